@@ -1,0 +1,1 @@
+"""Values that every floor shares: absence, errors, findings, clean text, masked secrets, time."""

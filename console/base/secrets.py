@@ -1,0 +1,79 @@
+"""Secrets never reach a screen, a log, a journal or an error in clear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+MASK: Final = "***"
+# A name is secret by its words, not by a substring: HF_TOKEN is, TOKENIZERS_PARALLELISM and MAX_TOKENS are not.
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|[_\-.])(?:token|secret|password|passwd|passphrase|credentials?|apikey|auth|bearer|cookie)$"
+    r"|(?:^|[_\-.])(?:api|access|secret|private|auth|encryption|signing|license)[_\-.]?keys?(?:[_\-.]?id)?$"
+    r"|(?:^|[_\-.])(?:token|secret|password)[_\-.](?:value|file_content|id)$"
+    r"|^(?:key|pat|pwd)$|[_\-.](?:pat|pwd)$",
+    re.IGNORECASE,
+)
+# Values that are secret wherever they stand.
+_SECRET_VALUE: Final = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
+    r"|glpat-[A-Za-z0-9_\-]{16,}|nvapi-[A-Za-z0-9_\-]{16,}|xox[abprs]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16}"
+    r"|eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{5,})"
+    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)|(?i:(?<=bearer )[A-Za-z0-9._\-]{8,})"
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """True when an environment name or a flag's name says that its value is a secret."""
+    return _SECRET_NAME.search(name.lstrip("-")) is not None
+
+
+def mask_text(text: str, values: Iterable[str] = ()) -> str:
+    """Text with known secret values and secret-looking words masked."""
+    for value in values:
+        if len(value) >= 4:
+            text = text.replace(value, MASK)
+    return _SECRET_VALUE.sub(MASK, text)
+
+
+def mask_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Environment with the values of secret names masked; an empty value stays empty."""
+    return {k: (MASK if v and is_secret_name(k) else mask_text(v)) for k, v in env.items()}
+
+
+def mask_argv(argv: Sequence[str]) -> list[str]:
+    """A command with secrets masked: `--api-key X`, `--api-key=X`, `-e NAME=X`, `--env=NAME=X` and secret-looking words."""
+    out: list[str] = []
+    hide_next = False
+    for word in argv:
+        if hide_next and not word.startswith("--"):
+            out.append(MASK)
+            continue  # several values may follow one flag
+        hide_next = False
+        parts = word.split("=")
+        if word.startswith("-") and is_secret_name(parts[0]):
+            if len(parts) == 1:
+                hide_next = True
+                out.append(word)
+            else:
+                out.append(f"{parts[0]}={MASK}")
+            continue
+        if len(parts) > 1 and any(is_secret_name(p) for p in parts[:-1]):
+            at = next(i for i, p in enumerate(parts[:-1]) if is_secret_name(p))
+            out.append("=".join(parts[: at + 1]) + "=" + (MASK if "=".join(parts[at + 1 :]) else ""))
+            continue
+        out.append(mask_text(word))
+    return out
+
+
+def secret_values(env: Mapping[str, str], argv: Sequence[str] = ()) -> frozenset[str]:
+    """The secret values of an environment and a command, to be masked wherever they are echoed."""
+    found = {v for k, v in env.items() if v and is_secret_name(k)}
+    for i, word in enumerate(argv):
+        if word.startswith("-") and is_secret_name(word.partition("=")[0]):
+            if "=" in word:
+                found.add(word.partition("=")[2])
+            elif i + 1 < len(argv):
+                found.add(argv[i + 1])
+    return frozenset(found)

@@ -1,0 +1,1 @@
+"""Events, and what they add up to: (BootState, Event) -> BootState."""

@@ -1,0 +1,114 @@
+"""What the events of a deployment add up to: one immutable picture that every face draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from console.boot.events import Cause
+from console.enginelog.stages_model import Cell, Stage
+
+
+class Phase(StrEnum):
+    """The words of `status`. `serving_bad`: the API answers but its text is not sane, so ready is withheld."""
+
+    STARTING = "starting"
+    BOOTING = "booting"
+    READY = "ready"
+    DEGRADED = "degraded"
+    SERVING_BAD = "serving_bad"
+    STALLED = "stalled"
+    FAILED = "failed"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+    @property
+    def over(self) -> bool:
+        return self in (Phase.FAILED, Phase.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a launch or stop, per node: `states` maps node -> running/done/failed/unknown, `details` node -> text."""
+
+    name: str
+    started_at: float
+    states: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """One rank. status: the container's, or None when nothing is known yet. reachable: its node answers."""
+
+    rank: int
+    node: str
+    container: str
+    status: str | None = None
+    exit_code: int | None = None
+    oom_killed: bool | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    error: str = ""
+    reachable: bool = True
+    trouble: str = ""
+    cells: tuple[Cell, ...] = ()
+    stage: Stage | None = None
+    stage_since: float | None = None
+    progress: float | None = None
+    lines: int = 0
+    last_line_at: float | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BootState:
+    """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
+    stop_results: node -> (result, detail). asks: what the console wants to know from the operator (`deadline`,
+    `launch_failed`), empty when nothing."""
+
+    deployment: str
+    number: int
+    recipe: str
+    title: str
+    digest: str
+    head_node: str
+    phase: Phase
+    launched_at: float
+    deadline_s: float
+    port: int
+    served_name: str
+    ranks: tuple[RankState, ...]
+    adopted: bool = False
+    changed: tuple[str, ...] = ()
+    ready_at: float | None = None
+    ended_at: float | None = None
+    api: str = ""
+    api_detail: str = ""
+    smoke_ok: bool | None = None
+    smoke_text: str = ""
+    smoke_why: str = ""
+    first_token_s: float | None = None
+    tokens_per_s: float | None = None
+    stats: Mapping[str, float] = field(default_factory=dict)
+    eta_at: float | None = None
+    eta_low_at: float | None = None
+    eta_high_at: float | None = None
+    eta_why: str = ""
+    stall_signs: tuple[str, ...] = ()
+    cause: Cause | None = None
+    others: tuple[Cause, ...] = ()
+    failed_why: str = ""
+    failed_rank: int | None = None
+    failed_node: str | None = None
+    steps: tuple[Step, ...] = ()
+    stop_results: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    stop_result: str | None = None
+    asks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def deadline_at(self) -> float:
+        return self.launched_at + self.deadline_s

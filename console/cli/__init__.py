@@ -1,0 +1,1 @@
+"""Every action as a command, with JSON for scripts."""

@@ -1,0 +1,1 @@
+"""Log bytes into records; stages, numbers, causes and stalls."""

@@ -1,0 +1,1 @@
+"""Disk: settings, places, recipe, cluster and theme files, the journal of boots."""

@@ -1,0 +1,77 @@
+"""The plan as values: exactly what will be executed on which node, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from console.base.findings import Finding
+
+# Labels on every container: the truth about a deployment lives on the nodes.
+LABEL_DEPLOYMENT: Final = "nightdeck.deployment"  # the same on all ranks of one launch: "<slug>-b<boot>-<random>"
+LABEL_BOOT: Final = "nightdeck.boot"  # the boot's number, decimal
+LABEL_RECIPE: Final = "nightdeck.recipe"  # the recipe's slug
+LABEL_DIGEST: Final = "nightdeck.digest"  # sha256 of the recipe's text, hex
+LABEL_RANK: Final = "nightdeck.rank"
+LABEL_WORLD: Final = "nightdeck.world"  # number of ranks
+LABEL_NODE: Final = "nightdeck.node"  # the node's name in the cluster file
+LABEL_HEAD: Final = "nightdeck.head"  # the head's node name
+LABEL_PORT: Final = "nightdeck.port"
+LABEL_SERVED: Final = "nightdeck.served"
+LABEL_DEADLINE: Final = "nightdeck.ready_timeout_s"
+LABEL_LAUNCHED: Final = "nightdeck.launched_at"  # epoch seconds, decimal
+LABEL_TITLE: Final = "nightdeck.title"
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """One rank. argv: executed on the node as it stands. engine_argv: what the engine's own process gets after
+    the image's or the recipe's entrypoint. env: the container's environment. mkdirs: folders to make on the node
+    as the user before the start."""
+
+    rank: int
+    node: str
+    is_head: bool
+    container: str
+    argv: tuple[str, ...]
+    engine_argv: tuple[str, ...]
+    env: Mapping[str, str]
+    mkdirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not equal on all ranks: what it is, why it may differ, and the value per rank."""
+
+    what: str
+    why: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A rendered launch. `unexplained` must be empty: whatever differs between ranks beyond the known per-rank
+    parts. findings may hold blocks: then `ok` is False and nothing may run without an override."""
+
+    recipe_slug: str
+    recipe_title: str
+    recipe_digest: str
+    deployment: str
+    boot_number: int
+    boot_label: str
+    image: str
+    served_name: str
+    port: int
+    ready_timeout_s: float
+    head_node: str
+    ranks: tuple[RankPlan, ...]
+    differs: tuple[Difference, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    secrets: frozenset[str] = frozenset()
+
+    @property
+    def blocks(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.severity == "block")

@@ -1,0 +1,1 @@
+"""What to run: the recipe's schema, its arguments, lint and differences."""

@@ -1,0 +1,1 @@
+"""What the product does: watch, launch, follow, stop. The faces see `hub` alone."""

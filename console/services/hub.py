@@ -1,0 +1,201 @@
+"""The one door for the faces: a snapshot to draw, actions to ask for, log lines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from console.base.absent import Absent
+from console.base.findings import Finding
+from console.base.theme import ThemeColours
+from console.boot.state import BootState
+from console.cluster.model import Cluster, Node
+from console.plan.model import Plan
+from console.recipe.model import Recipe
+from console.telemetry.sample import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as it is known by now. state: `fresh`, `late`, `lost` by the age of the last sample; `waiting` before the
+    first. age_s: seconds since the last sample, Absent before the first. sample: the last one, kept when old.
+    trouble: transport's word when the connection is not up, `why` the sentence, `remedy` what helps.
+    rank: of the current deployment, None when the node has none."""
+
+    node: Node
+    state: str
+    age_s: float | Absent
+    sample: Sample | Absent
+    trouble: str = ""
+    why: str = ""
+    remedy: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeProblem:
+    """A file that could not be read: shown beside the good ones."""
+
+    file: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the operator should see once: severity is `info`, `warn` or `error`; seq grows by one."""
+
+    seq: int
+    at: float
+    severity: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One clean line of a rank's log. seq: position in the merged store, ever growing; index: 0-based line number in
+    the rank's own log; at: epoch s (docker's time stamp where there is one, else when it came). level may be ''."""
+
+    seq: int
+    rank: int
+    node: str
+    index: int
+    at: float
+    level: str
+    process: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Lines from the store. lost: how many older lines asked for are no longer held in memory."""
+
+    lines: tuple[LogLine, ...]
+    next_seq: int
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BootSummary:
+    """A row of the ledger, newest first in lists."""
+
+    id: str
+    number: int
+    recipe: str
+    started_at: float
+    state: str
+    changed: tuple[str, ...] = ()
+    cause: str = ""
+    ready_s: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
+    min_available_bytes: int | None = None
+    tokens_per_s: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a face draws. version grows with every change; equal versions are equal pictures.
+    boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is none.
+    boots: all live deployments. job: what the console does now ("launching dsv41-flash-8x"), empty when idle."""
+
+    version: int
+    at: float
+    cluster: Cluster
+    nodes: tuple[NodeView, ...]
+    boot: BootState | None
+    boots: tuple[BootState, ...]
+    recipes: tuple[Recipe, ...]
+    problems: tuple[RecipeProblem, ...]
+    notices: tuple[Notice, ...] = ()
+    job: str = ""
+    read_only: bool = False
+
+
+class HubApi(Protocol):
+    """What a face may ask. Every action returns when it is done and raises NightdeckError in the operator's words;
+    cancelling the awaiting task aborts the action and cleans up. Launching never ties the deployment to the console."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """`changed` is called in the loop after each change (it must be cheap); returns what ends it."""
+        ...
+
+    def now(self) -> float:
+        """Epoch seconds by the hub's clock: ages and countdowns are drawn against it."""
+        ...
+
+    def log(self, since_seq: int, *, limit: int = 5000) -> LogBatch:
+        """Merged lines of the deployment on show with seq >= since_seq, oldest first."""
+        ...
+
+    def series(self, node: str, metric: str, *, seconds: float, points: int) -> Sequence[float | None]:
+        """History for a chart or sparkline, oldest first, exactly `points` values, None where there is a gap.
+        Metrics: mem_used, mem_available, gpu_util, gpu_power, gpu_temp, gpu_clock, net_rx, net_tx, load."""
+        ...
+
+    async def start(self) -> None:
+        """Connect, find what runs, begin to watch. Returns as soon as that is under way."""
+        ...
+
+    async def close(self) -> None:
+        """Stop watching; deployments keep running."""
+        ...
+
+    def reload_recipes(self) -> None: ...
+
+    async def plan(self, recipe: str, *, nodes: int | None = None, head: str | None = None) -> Plan:
+        """The rendered plan with all findings (lint, preflight) and the memory budget; nothing runs."""
+        ...
+
+    async def launch(
+        self,
+        recipe: str,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        override: Sequence[str] = (),
+        keep_on_failure: bool = True,
+    ) -> BootState:
+        """Launch; returns when every container was started (or raises). Watching goes on by itself."""
+        ...
+
+    async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
+        """Stop a deployment (the one on show by default): node -> (result, detail)."""
+        ...
+
+    async def restart(self, recipe: str | None = None, *, override: Sequence[str] = ()) -> BootState: ...
+
+    async def extend_deadline(self, seconds: float) -> None: ...
+
+    async def roll_back(self) -> Mapping[str, tuple[str, str]]:
+        """Remove what a failed launch left; the other answer, to keep it, is `keep`."""
+        ...
+
+    async def keep(self) -> None: ...
+
+    async def smoke(self) -> Mapping[str, Any]: ...
+
+    async def note(self, text: str) -> None: ...
+
+    def changes_since_last(self, recipe: str) -> Sequence[str]:
+        """What changed in this recipe's file since its last boot, one line each; empty when nothing or no boot."""
+        ...
+
+    def boots(self) -> Sequence[BootSummary]: ...
+
+    def themes(self) -> Sequence[ThemeColours]: ...
+
+    def save_log(self, rank: int | None) -> str:
+        """Write the lines held (one rank, or all merged) to a file; returns its path."""
+        ...
+
+
+__all__ = ["BootSummary", "Finding", "HubApi", "LogBatch", "LogLine", "NodeView", "Notice", "RecipeProblem", "Snapshot"]

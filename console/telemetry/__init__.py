@@ -1,0 +1,1 @@
+"""Probe frames into samples; staleness, history, thresholds and outliers."""

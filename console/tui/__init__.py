@@ -1,0 +1,1 @@
+"""The console: screens, widgets, keys, themes."""
