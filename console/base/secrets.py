@@ -43,7 +43,7 @@ def mask_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
-    """A command with secrets masked: `--api-key X`, `--api-key=X`, `-e NAME=X`, `--env=NAME=X` and secret-looking words."""
+    """A command with secrets masked: `--api-key X` or `=X`, `-e NAME=X`, `--env=NAME=X`, secret-looking words."""
     out: list[str] = []
     hide_next = False
     for word in argv:

@@ -98,7 +98,7 @@ class NodeBack:
 
 @dataclass(frozen=True, slots=True)
 class ApiSeen:
-    """What the head's API said when asked on the head. state: `closed`, `starting`, `healthy`, `wrong_model`, `error`."""
+    """What the head's API said, asked on the head. state: `closed`, `starting`, `healthy`, `wrong_model`, `error`."""
 
     at: float
     state: str
@@ -120,7 +120,7 @@ class SmokeDone:
 
 @dataclass(frozen=True, slots=True)
 class StatsSeen:
-    """Engine statistics by name (`generation_tokens_per_s`, `running`, `waiting`, `kv_usage`, `acceptance_length` ...)."""
+    """Engine statistics by name: `generation_tokens_per_s`, `running`, `waiting`, `kv_usage`, `acceptance_length`."""
 
     at: float
     values: Mapping[str, float]

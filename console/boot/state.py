@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a launch or stop, per node: `states` maps node -> running/done/failed/unknown, `details` node -> text."""
+    """A step of a launch or stop: `states` maps node -> running/done/failed/unknown, `details` node -> text."""
 
     name: str
     started_at: float

@@ -99,7 +99,8 @@ class BootSummary:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a face draws. version grows with every change; equal versions are equal pictures.
-    boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is none.
+    boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is
+    none.
     boots: all live deployments. job: what the console does now ("launching dsv41-flash-8x"), empty when idle."""
 
     version: int
