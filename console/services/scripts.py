@@ -1,0 +1,70 @@
+"""The few constant programs that run in a node's shell: words are positional arguments, never part of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from console.plan.model import LABEL_DEPLOYMENT
+
+# $1: container CLI, $2: label filter. The ids are hexadecimal words of the engine's own, so splitting them is safe.
+_CENSUS_BODY: Final = (
+    'ids=$("$cli" ps -aq --no-trunc --filter "label=$label") || exit $?; '
+    "if [ -z \"$ids\" ]; then echo '[]'; exit 0; fi; "
+    '"$cli" inspect $ids'
+)
+_CENSUS: Final = "cli=$1; label=$2; " + _CENSUS_BODY
+
+# $1: number of folders, then the folders, then the command.
+_START: Final = (
+    'n=$1; shift; while [ "$n" -gt 0 ]; do '
+    'mkdir -p -- "$1" || { echo "cannot make the folder $1" >&2; exit 91; }; shift; n=$((n-1)); done; '
+    'exec "$@"'
+)
+MKDIR_FAILED: Final = 91
+
+# $1: container CLI, $2: label filter, then container ids: remove them, then say what is left under the label.
+_REMOVE: Final = 'cli=$1; label=$2; shift 2; "$cli" rm -f -v "$@" >/dev/null; ' + _CENSUS_BODY
+
+# $1: container CLI, $2: since, $3: container. Both streams of the engine in the order in which they were logged.
+_FOLLOW: Final = 'exec "$1" logs --follow --timestamps --since "$2" "$3" 2>&1'
+_FOLLOW_ALL: Final = 'exec "$1" logs --follow --timestamps "$2" 2>&1'
+_READ: Final = 'exec "$1" logs --timestamps "$2" 2>&1'
+_READ_SINCE: Final = 'exec "$1" logs --timestamps --since "$2" "$3" 2>&1'
+
+
+def _sh(program: str, *words: str) -> list[str]:
+    return ["sh", "-c", program, "sh", *words]
+
+
+def census_argv(cli: str, deployment: str | None = None) -> list[str]:
+    """Everything of ours on a node (or of one deployment): a JSON array as `inspect` prints it."""
+    return _sh(_CENSUS, cli, _label(deployment))
+
+
+def start_argv(mkdirs: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """Make the folders as the user, then run `argv`. Exit status 91: a folder could not be made."""
+    if not mkdirs:
+        return list(argv)
+    return _sh(_START, str(len(mkdirs)), *mkdirs, *argv)
+
+
+def remove_argv(cli: str, deployment: str | None, ids: Sequence[str]) -> list[str]:
+    """Remove containers by id, then take the census of the deployment."""
+    return _sh(_REMOVE, cli, _label(deployment), *ids)
+
+
+def follow_argv(cli: str, container: str, since: str = "", *, follow: bool = True) -> list[str]:
+    """The container's log with time stamps. since: RFC 3339 with nanoseconds, inclusive; empty: from the start."""
+    if follow:
+        return _sh(_FOLLOW, cli, since, container) if since else _sh(_FOLLOW_ALL, cli, container)
+    return _sh(_READ_SINCE, cli, since, container) if since else _sh(_READ, cli, container)
+
+
+def stop_argv(cli: str, grace_s: float, ids: Sequence[str]) -> list[str]:
+    """Ask the containers to end; the engine kills what is left after `grace_s` seconds."""
+    return [cli, "stop", "-t", str(max(0, round(grace_s))), *ids]
+
+
+def _label(deployment: str | None) -> str:
+    return LABEL_DEPLOYMENT if deployment is None else f"{LABEL_DEPLOYMENT}={deployment}"

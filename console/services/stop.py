@@ -1,0 +1,172 @@
+"""Stopping a deployment: head first, then the workers at once, and nothing is called stopped that was not asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.base.text import clean_bytes
+from console.boot.events import Event, StepChanged, StopEnded, StopSeen, StopStarted
+from console.cluster.model import Cluster
+from console.services.census import Census, Found, read_census, take_census
+from console.services.scripts import remove_argv, stop_argv
+from console.transport.base import Fleet, TransportError
+
+STOP_HEAD = "stop head"
+STOP_WORKERS = "stop workers"
+REMOVE = "remove"
+KILL_MARGIN_S = 20.0  # after the grace the engine kills, and removing takes its own time on a busy node
+
+Collect = Callable[[Sequence[Found]], Awaitable[None]]
+
+
+class Stop:
+    """One stop of one deployment (None: of everything of ours). collect: saves what the containers still hold, called
+    after they ended and before they are removed."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        cluster: Cluster,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        *,
+        deployment: str | None,
+        grace_s: float = 30.0,
+        collect: Collect | None = None,
+        by: str = "",
+    ) -> None:
+        self._fleet = fleet
+        self._cluster = cluster
+        self._clock = clock
+        self._emit = emit
+        self._deployment = deployment
+        self._grace_s = grace_s
+        self._collect = collect
+        self._by = by
+        self.results: dict[str, tuple[str, str]] = {}
+        self.found: list[Found] = []
+
+    async def run(self, before: Census | None = None) -> Mapping[str, tuple[str, str]]:
+        """node -> (`stopped`, `still_running`, `unknown` or `nothing`, detail), for every node of the cluster."""
+        self._emit(StopStarted(self._clock.wall(), self._by))
+        census = before if before is not None else await take_census(self._fleet, self._cluster)
+        silent: list[str] = []
+        for node, rows in census.items():
+            if isinstance(rows, Absent):
+                silent.append(node)
+                self._result(node, "unknown", rows.reason)
+            else:
+                ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
+                self.found += ours
+                if not ours:
+                    self._result(node, "nothing", "")
+        heads = [f for f in self.found if f.rank == 0]
+        await self._end(STOP_HEAD, heads)
+        await self._end(STOP_WORKERS, [f for f in self.found if f.rank != 0])
+        if self._collect is not None and self.found:
+            await self._collect(self.found)
+        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(self.found).items()))
+        await self._again(silent)
+        self._emit(StopEnded(self._clock.wall(), self.outcome))
+        return self.results
+
+    @property
+    def outcome(self) -> str:
+        """`stopped`: every node was asked and nothing is left. `nothing`: there was nothing. else `partly`, `failed`."""
+        states = [state for state, _ in self.results.values()]
+        if all(s == "nothing" for s in states):
+            return "nothing"
+        if all(s in ("stopped", "nothing") for s in states):
+            return "stopped"
+        return "partly" if "stopped" in states else "failed"
+
+    async def _end(self, step: str, rows: Sequence[Found]) -> None:
+        living = _by_node([f for f in rows if f.alive])
+        for node in living:
+            self._emit(StepChanged(self._clock.wall(), step, node, "running"))
+        await asyncio.gather(*(self._end_on(step, node, found) for node, found in living.items()))
+
+    async def _end_on(self, step: str, node: str, rows: Sequence[Found]) -> None:
+        argv = stop_argv(self._cli(node), self._grace_s, [f.id for f in rows])
+        try:
+            done = await self._fleet.link(node).run(argv, timeout=self._grace_s + KILL_MARGIN_S)
+        except TransportError as error:
+            self._emit(StepChanged(self._clock.wall(), step, node, "unknown", error.what))
+            return
+        detail = "" if done.ok else clean_bytes(done.stderr, limit=300)
+        self._emit(StepChanged(self._clock.wall(), step, node, "done" if done.ok else "failed", detail))
+
+    async def _remove(self, node: str, rows: Sequence[Found]) -> None:
+        argv = remove_argv(self._cli(node), self._deployment, [f.id for f in rows])
+        try:
+            done = await self._fleet.link(node).run(argv, timeout=30.0, limit=32 << 20)
+        except TransportError as error:
+            self._result(node, "unknown", error.what)
+            return
+        left = read_census(node, done)
+        if isinstance(left, Absent):
+            self._result(node, "unknown", left.reason)
+        elif any(f.alive for f in left):
+            names = ", ".join(f"{f.name} ({f.status})" for f in left if f.alive)
+            said = clean_bytes(done.stderr.strip().split(b"\n")[-1], limit=300)
+            self._result(node, "still_running", f"{names}{': ' + said if said else ''}")
+        elif left:
+            names = ", ".join(f"{f.name} ({f.status})" for f in left)
+            self._result(node, "stopped", f"not removed: {names}")
+        else:
+            self._result(node, "stopped", "")
+
+    async def _again(self, silent: Sequence[str]) -> None:
+        """A node that did not answer at first is asked once more: it may have come back meanwhile."""
+        if not silent:
+            return
+        census = await take_census(self._fleet, self._cluster, nodes=silent, timeout=5.0)
+        late: list[Found] = []
+        for node, rows in census.items():
+            if isinstance(rows, Absent):
+                continue
+            ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
+            if ours:
+                late += ours
+            else:
+                self._result(node, "nothing", "")
+        if not late:
+            return
+        await self._end(STOP_WORKERS, late)
+        if self._collect is not None:
+            await self._collect(late)
+        self.found += late
+        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(late).items()))
+
+    def _cli(self, node: str) -> str:
+        found = self._cluster.node(node)
+        return found.container_cli if found is not None else "docker"
+
+    def _result(self, node: str, result: str, detail: str) -> None:
+        self.results[node] = (result, detail)
+        self._emit(StopSeen(self._clock.wall(), node, result, detail))
+
+
+def _by_node(rows: Sequence[Found]) -> dict[str, list[Found]]:
+    out: dict[str, list[Found]] = {}
+    for row in rows:
+        out.setdefault(row.node, []).append(row)
+    return out
+
+
+def in_words(results: Mapping[str, tuple[str, str]]) -> str:
+    """The outcome in words that never lie: "6 stopped, 1 still running (dgx6), 1 unknown (dgx8: no answer)"."""
+    parts: list[str] = []
+    for state, word in (("stopped", "stopped"), ("still_running", "still running"), ("unknown", "unknown")):
+        rows = [(node, detail) for node, (s, detail) in results.items() if s == state]
+        if not rows:
+            continue
+        names = "; ".join(f"{node}: {detail}" if detail else node for node, detail in rows)
+        parts.append(f"{len(rows)} {word}" if state == "stopped" else f"{len(rows)} {word} ({names})")
+    nothing = sum(1 for s, _ in results.values() if s == "nothing")
+    if not parts:
+        return f"nothing of a deployment on {nothing} node{'s' if nothing != 1 else ''}"
+    return ", ".join(parts)

@@ -1,0 +1,187 @@
+"""Following one rank's log across lost connections: no line lost, none doubled, order kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from console.base.clock import Clock
+from console.services.scripts import follow_argv
+from console.transport.base import Link, TransportError, Trouble
+
+STAMP_LENGTH = 30  # 2026-11-30T03:00:00.123456789Z: engines pad to nine digits
+# The engine stamps stdout and stderr apart, so a line can carry an earlier stamp than the one before it. Resuming
+# asks again for this long and drops what is already here, line by line.
+OVERLAP_S = 5.0
+_WINDOW_LINES = 200_000
+_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Splitter:
+    """Blocks of bytes into whole lines; what is not ended by a newline waits, bounded."""
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self._rest = bytearray()
+        self._limit = limit
+
+    def feed(self, block: bytes) -> list[bytes]:
+        self._rest += block
+        *lines, rest = bytes(self._rest).split(b"\n") if b"\n" in block else (bytes(self._rest),)
+        if len(rest) > self._limit:
+            rest = rest[: self._limit]  # the rest of an endless line is dropped; its newline still ends it
+        self._rest = bytearray(rest)
+        return lines
+
+    def reset(self) -> bytes:
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
+
+
+class Resume:
+    """What is needed to go on after a cut: the last stamp and the lines within the overlap."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[bytes, int]] = deque(maxlen=_WINDOW_LINES)
+        self._last = b""
+        self._known: Counter[tuple[bytes, int]] = Counter()
+
+    def seed(self, lines: Sequence[bytes]) -> None:
+        """Lines that are already held (a log file of an earlier run)."""
+        for line in lines:
+            self._remember(line)
+
+    def since(self) -> str:
+        """The stamp to ask from, empty for everything; arms the filter for what comes twice."""
+        self._known = Counter(self._recent)
+        when = _parse(self._last)
+        if when is None:
+            return ""
+        start = when - timedelta(seconds=OVERLAP_S)
+        return start.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
+
+    def fresh(self, line: bytes) -> bool:
+        """True for a line that was not here before; it is remembered."""
+        key = _key(line)
+        if self._known:
+            if self._known.get(key, 0) > 0:
+                self._known[key] -= 1
+                return False
+            if key[0] > self._last:
+                self._known.clear()  # past everything that could come twice
+        self._remember(line)
+        return True
+
+    def _remember(self, line: bytes) -> None:
+        key = _key(line)
+        if key[0] and key[0] >= self._last:
+            self._last = key[0]
+        self._recent.append(key)
+        floor = _parse(self._last)
+        if floor is not None:
+            edge = (floor - timedelta(seconds=OVERLAP_S + 1)).strftime("%Y-%m-%dT%H:%M:%S").encode()
+            while self._recent and self._recent[0][0] < edge:
+                self._recent.popleft()
+
+
+def _key(line: bytes) -> tuple[bytes, int]:
+    stamp = line[:STAMP_LENGTH]
+    return (stamp if stamp[10:11] == b"T" else b"", hash(line))
+
+
+def _parse(stamp: bytes) -> datetime | None:
+    if len(stamp) < 20:
+        return None
+    try:
+        return datetime.strptime(stamp[:19].decode("ascii"), "%Y-%m-%dT%H:%M:%S").replace(
+            microsecond=int(stamp[20:26] or b"0"), tzinfo=UTC
+        )
+    except (ValueError, UnicodeDecodeError):
+        return None
+
+
+class Tail:
+    """One container's log. sink: whole lines with their stamps, in order. state: `waiting`, `following`, `ended`
+    (the container's log is complete), `gone` (the engine knows no such container), else the transport's trouble."""
+
+    def __init__(
+        self,
+        link: Link,
+        cli: str,
+        container: str,
+        sink: Callable[[list[bytes]], None],
+        clock: Clock,
+        *,
+        follow: bool = True,
+        resume: Resume | None = None,
+    ) -> None:
+        self._link = link
+        self._cli = cli
+        self._container = container
+        self._sink = sink
+        self._clock = clock
+        self._follow = follow
+        self._resume = resume if resume is not None else Resume()
+        self.state = "waiting"
+        self.why = ""
+        self.cuts = 0
+        self.done = asyncio.Event()
+
+    async def run(self) -> None:
+        """Returns when the log is complete or there is no such container; reconnects for ever otherwise."""
+        tries = 0
+        while True:
+            try:
+                delivered = await self._once()
+            except TransportError as error:
+                self.cuts += 1
+                self.state, self.why = str(error.trouble), error.what
+                if not self._follow:
+                    self.done.set()
+                    return
+                slow = error.trouble in (Trouble.SILENT, Trouble.HOST_KEY, Trouble.AUTH, Trouble.CONFIG)
+                await asyncio.sleep(_RETRY_S[-1] if slow else _RETRY_S[min(tries, len(_RETRY_S) - 1)])
+                tries += 1
+                continue
+            if delivered or self.state in ("ended", "gone"):
+                tries = 0
+            if self.state in ("ended", "gone"):
+                self.done.set()
+                return
+            await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1
+
+    async def _once(self) -> bool:
+        splitter = Splitter()
+        delivered = False
+        last_words = b""
+        argv = follow_argv(self._cli, self._container, self._resume.since(), follow=self._follow)
+        async with self._link.stream(argv) as stream:
+            self.state, self.why = "following", ""
+            async for block in stream.blocks():
+                lines = []
+                for line in splitter.feed(block):
+                    if _key(line)[0]:
+                        if self._resume.fresh(line):
+                            lines.append(line)
+                    elif line.strip():
+                        last_words = line
+                if lines:
+                    delivered = True
+                    self._sink(lines)
+            result = stream.result()
+        rest = splitter.reset()
+        if rest and _key(rest)[0] and self._resume.fresh(rest):
+            self._sink([rest])
+        elif rest.strip():
+            last_words = rest
+        if result is not None and result.ok:
+            self.state = "ended"
+        elif b"o such container" in last_words or b"no container with name" in last_words:
+            self.state = "gone"
+        else:
+            self.state = "interrupted"
+        self.why = last_words[:300].decode("utf-8", "replace")
+        return delivered
