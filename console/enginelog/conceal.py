@@ -1,0 +1,31 @@
+"""Secrets that an engine prints in its own argument lines, masked before anything else reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from console.base.secrets import MASK, mask_text
+
+# Substrings without which a line cannot hold one: cheap to look for in a whole chunk.
+SECRET_HINTS: Final = (
+    "api_key", "api-key", "hf_", "sk-", "ghp_", "github_pat_", "glpat-", "nvapi-", "eyJ", "AKIA", "earer ", "token'",
+    "password", "secret", "ssl_key", "gho_", "xox", "@",
+)  # fmt: skip
+# Older versions print `'api_key': ['...']` in clear in "non-default args"; a Namespace prints `api_key='...'`.
+_ARGUMENT: Final = re.compile(
+    r"""((?:api[_-]key|hf_token|password|secret|token)['"]?\s{0,4}[:=]\s{0,4})(\[[^\]]{0,2000}\]?|'[^']{0,2000}'?|"[^"]{0,2000}"?)""",
+    re.IGNORECASE,
+)
+
+
+def conceal_arguments(line: str) -> str:
+    """The line with values of secret arguments and secret-looking words masked; an empty or None value stays."""
+    if not any(hint in line for hint in SECRET_HINTS):
+        return line
+    return mask_text(_ARGUMENT.sub(_masked, line))
+
+
+def _masked(found: re.Match[str]) -> str:
+    value = found[2]
+    return found[0] if value in ("''", '""', "[]") else f"{found[1]}'{MASK}'"

@@ -1,0 +1,387 @@
+"""Engine log bytes, as they arrive, into records: one per line, two where two writers met in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from console.base.secrets import MASK
+from console.base.text import clean_line
+from console.enginelog import lineformat as shape
+from console.enginelog.conceal import SECRET_HINTS, conceal_arguments
+
+TEXT_LIMIT: Final = 8192
+# A longer physical line keeps its start and its end, whatever its length: memory stays bounded.
+LINE_HEAD: Final = 48 * 1024
+LINE_TAIL: Final = 16 * 1024
+LINE_LIMIT: Final = LINE_HEAD + LINE_TAIL
+_CUT: Final = " …[cut]… ".encode()
+# Docker cuts a line into entries of 16 KiB and stamps each; in characters of four bytes that is 4096.
+_MID_STAMP_FROM: Final = 4096
+_CONTROL_BYTES: Final = bytes(b for b in range(32) if b != 10) + b"\x7f"
+_MAX_OPEN: Final = 256
+_SEARCH_LIMIT: Final = 2048
+_EARLIER_LIMIT: Final = 16 * 1024
+_AFTER_CR: Final = 1
+_IN_TRACEBACK: Final = 2
+_CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message of one rank.
+
+    index: 0-based physical line in that rank's stream; two records split from one line share it.
+    docker_at: epoch seconds of the `docker logs -t` stamp. log_at: the engine's own time, which has neither year nor
+    zone: seconds from the start of an unnamed leap year, to be compared by `lineformat.elapsed`.
+    level: DEBUG INFO WARNING ERROR CRITICAL, or None where the line says none.
+    process: "APIServer", "EngineCore", "Worker_TP3", "MainProcess"; the innermost where launchers stack prefixes.
+    source: "file.py:123"; it changes with every build, so nothing may match on it.
+    text: the message: no escapes, no control codes, secrets masked, at most TEXT_LIMIT characters.
+    continuation: a further line of the message before it (traceback lines; header lines after a `\\r\\n`).
+    kind: engine, nccl, torch, uvicorn, progress, raw.
+    earlier: what a progress line overwrote by `\\r`, raw, for `progress.steps`; empty elsewhere.
+    """
+
+    rank: int | None
+    index: int
+    docker_at: float | None
+    log_at: float | None
+    level: str | None
+    process: str | None
+    pid: int | None
+    source: str | None
+    text: str
+    continuation: bool
+    kind: str
+    earlier: str = ""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Record's mutable twin, with the same slots in the same order: it becomes a Record by changing its class, which is
+    four times as fast as a frozen dataclass's own constructor."""
+
+    rank: int | None
+    index: int
+    docker_at: float | None
+    log_at: float | None
+    level: str | None
+    process: str | None
+    pid: int | None
+    source: str | None
+    text: str
+    continuation: bool
+    kind: str
+    earlier: str = ""
+
+
+def docker_lag(record: Record) -> float | None:
+    """Seconds by which the docker stamp is later than the line's own time, taking the container's clock for UTC (engine
+    images set no zone); minutes of it mean a node that thrashes. None where either time is missing."""
+    if record.docker_at is None or record.log_at is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(record.docker_at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    at = shape.log_seconds(moment.strftime("%m-%d %H:%M:%S"))
+    return None if at is None else shape.elapsed(record.log_at, at + moment.microsecond / 1e6)
+
+
+class Decoder:
+    """Turns one rank's stream into records; never raises, whatever the bytes, and gives the same records however the
+    stream is cut. docker_timestamps: True and None strip stamps where they stand; False leaves them in the text.
+    secrets: values to mask wherever they are echoed."""
+
+    def __init__(
+        self, rank: int | None = None, docker_timestamps: bool | None = None, secrets: Iterable[str] = ()
+    ) -> None:
+        self.rank = rank
+        self.lines = 0
+        self._stamps = docker_timestamps is not False
+        self._secrets = tuple({part for s in secrets for part in s.splitlines() if len(part) >= 4})
+        self._held = bytearray()
+        self._dropped = False
+        self._open: dict[tuple[str | None, int | None, bool], int] = {}
+        self._second = ""
+        self._second_at: float | None = None
+        self._log_text = ""
+        self._log_at: float | None = None
+
+    def feed(self, data: bytes) -> list[Record]:
+        """Records of the lines that `data` completes; the rest is held for the next call."""
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._hold(data)
+            return []
+        first = data.find(b"\n")
+        self._hold(data[:first])
+        line, dropped = bytes(self._held), self._dropped
+        self._held, self._dropped = bytearray(), False
+        whole = _bounded(line, dropped)
+        if end > first:
+            rest = data[first + 1 : end]
+            if len(rest) > LINE_LIMIT:
+                rest = b"\n".join([_bounded(part, False) for part in rest.split(b"\n")])
+            whole += b"\n" + rest
+        self._hold(data[end + 1 :])
+        return self._lines(whole)
+
+    def finish(self) -> list[Record]:
+        """The stream has ended: what is held is a line too."""
+        if not self._held:
+            return []
+        line, dropped = bytes(self._held), self._dropped
+        self._held, self._dropped = bytearray(), False
+        return self._lines(_bounded(line, dropped))
+
+    @property
+    def partial(self) -> str:
+        """The last `\\r` segment of the line that has not ended yet, clean, for a progress bar that is still moving."""
+        text = bytes(self._held[-LINE_TAIL:]).decode("utf-8", errors="replace")
+        for segment in reversed(text.split("\r")):
+            if segment.strip():
+                return self._conceal(clean_line(segment, limit=TEXT_LIMIT))
+        return ""
+
+    def _conceal(self, text: str) -> str:
+        if any(hint in text for hint in SECRET_HINTS):
+            text = "\n".join([conceal_arguments(line) for line in text.split("\n")])
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, MASK)
+        return text
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > 2 * LINE_LIMIT:
+            self._held = self._held[:LINE_HEAD] + self._held[-LINE_TAIL:]
+            self._dropped = True
+
+    def _lines(self, data: bytes) -> list[Record]:
+        plain = data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
+        text = data.decode("utf-8", errors="replace")
+        text = self._conceal(text)
+        out: list[Record] = []
+        match = shape.HEAD.match
+        index = self.lines
+        rank = self.rank
+        for line in text.split("\n"):
+            cr = False
+            if not plain and not line.isprintable():
+                cr = line.endswith("\r")
+                body = line.rstrip("\r") if cr else line
+                if not body.isprintable():
+                    self._broken(line, index, out)
+                    index += 1
+                    continue
+                line = body
+            start = 0
+            at: float | None = None
+            if self._stamps and line[10:11] == "T":
+                start, at = self._stamp(line)
+            found = match(line, start)
+            if found is None or len(line) > _MID_STAMP_FROM:
+                self._odd(line[start:], index, at, start > 0, None, None, cr, out)
+            else:
+                process, pid, level, stamp, source = found.groups()
+                if stamp != self._log_text:
+                    self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
+                body_at = found.end()
+                if line.find(".py:", body_at) >= 0 and shape.HEAD.search(line, body_at) is not None:
+                    self._odd(line[start:], index, at, start > 0, None, None, cr, out)
+                else:
+                    said = line[body_at:]
+                    number = int(pid) if pid is not None else None
+                    more = False
+                    if cr or self._open or said[:1] in " T":
+                        more = self._continues((process, number, True), said, cr)
+                    draft = _Draft(
+                        rank, index, at, self._log_at, level, process, number, source, said, more, "engine", ""
+                    )
+                    draft.__class__ = Record  # type: ignore[assignment]
+                    out.append(draft)  # type: ignore[arg-type]
+            index += 1
+        self.lines = index
+        return out
+
+    def _stamp(self, line: str) -> tuple[int, float | None]:
+        found = shape.STAMP.match(line)
+        if found is None:
+            return 0, None
+        second, fraction, zone = found.groups()
+        if second + zone != self._second:
+            self._second, self._second_at = second + zone, shape.epoch_seconds(second, zone)
+        if self._second_at is None:
+            return 0, None
+        return found.end(), self._second_at + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
+
+    def _continues(self, key: tuple[str | None, int | None, bool], text: str, cr: bool) -> bool:
+        """Whether a line goes on with the message before it from the same writer; remembers what the next needs."""
+        state = self._open.pop(key, 0)
+        more = bool(state & _AFTER_CR)
+        trace = state & _IN_TRACEBACK
+        if text.startswith("Traceback (most recent call last)"):
+            more = more or bool(trace)
+            trace = _IN_TRACEBACK
+        elif text[:1] in (" ", "\t"):
+            more = True
+        elif trace:
+            more = True
+            if text.strip() and not text.startswith(_CHAINED):
+                trace = 0
+        state = trace | (_AFTER_CR if cr else 0)
+        if state:
+            if len(self._open) >= _MAX_OPEN:
+                self._open.clear()
+            self._open[key] = state
+        return more
+
+    def _broken(self, line: str, index: int, out: list[Record]) -> None:
+        """A line with `\\r` inside, with escapes or with control codes: each segment that has a head is a record of its
+        own; of the others, which overwrote each other on a terminal, the last one counts."""
+        cr = line.endswith("\r")
+        first, *others = line.split("\r")
+        segment, at, process, pid, stamped = self._prefixes(clean_line(first, limit=LINE_LIMIT), None, None, None)
+        shown: list[str] = [segment] if segment.strip() else []
+        headed = False
+        for raw in others:
+            if not raw or raw.isspace():
+                continue
+            if not headed and len(shown) == 1 and shown[0] is segment and shape.HEAD.search(segment):
+                headed = True
+                self._odd(shown.pop(), index, at, stamped, process, pid, cr, out)
+            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := clean_line(raw, limit=LINE_LIMIT)):
+                headed = True
+                self._odd(cleaned, index, at, stamped, process, pid, cr, out)
+            else:
+                shown.append(raw)
+        if shown or not headed:
+            last = ""
+            while shown and not (last := clean_line(shown[-1], limit=LINE_LIMIT)).strip():
+                shown.pop()
+            earlier = "\r".join(shown[:-1])[-_EARLIER_LIMIT:]
+            self._odd(last, index, at, stamped, process, pid, cr, out, earlier)
+
+    def _prefixes(
+        self, text: str, at: float | None, process: str | None, pid: int | None
+    ) -> tuple[str, float | None, str | None, int | None, bool]:
+        """Text without stamp, compose prefix and process prefixes, in whatever order they are stacked."""
+        stamped = False
+        for _ in range(6):
+            if self._stamps and at is None and text[10:11] == "T":
+                start, found_at = self._stamp(text)
+                if start:
+                    text, at, stamped = text[start:], found_at, True
+                    continue
+            if found := shape.PROCESS.match(text):
+                process, pid = found[1], int(found[2])
+                text = text[found.end() :]
+                continue
+            if (found := shape.COMPOSE.match(text)) and _is_compose(text, found.end()):
+                text = text[found.end() :]
+                continue
+            break
+        return text, at, process, pid, stamped
+
+    def _odd(
+        self,
+        text: str,
+        index: int,
+        at: float | None,
+        stamped: bool,
+        process: str | None,
+        pid: int | None,
+        cr: bool,
+        out: list[Record],
+        earlier: str = "",
+    ) -> None:
+        """A clean line that is not just head and message: further prefixes, a second head inside, or no head at all."""
+        text, at, process, pid, again = self._prefixes(text, at, process, pid)
+        if (stamped or again) and len(text) > _MID_STAMP_FROM:
+            text = shape.MID_STAMP.sub("", text)
+        pending: list[tuple[str, float | None, str | None, str | None, int | None, str | None, str]] = []
+        while True:
+            head = shape.HEAD.search(text)
+            before = text if head is None else text[: head.start()]
+            if head is None or before.strip():
+                pending.append(self._headless(before, process, pid))
+            if head is None:
+                break
+            owner, number, level, stamp, source = head.groups()
+            if owner is not None:
+                process, pid = owner, int(number)
+            text = text[head.end() :]
+            following = shape.HEAD.search(text)
+            said = text if following is None else text[: following.start()]
+            pending.append((said, shape.log_seconds(stamp), level, process, pid, source, "engine"))
+            if following is None:
+                break
+            text = text[following.start() :]
+        for number_, (said, log_at, level, owner, owner_pid, source, kind) in enumerate(pending):
+            said = said if len(said) <= TEXT_LIMIT else clean_line(said, limit=TEXT_LIMIT)
+            last = number_ == len(pending) - 1
+            more = self._continues((owner, owner_pid, kind == "engine"), said, cr and last)
+            if kind == "torch" and source is None:
+                more = True
+            out.append(
+                Record(
+                    self.rank,
+                    index,
+                    at,
+                    log_at,
+                    level,
+                    owner,
+                    owner_pid,
+                    source,
+                    said,
+                    more,
+                    kind,
+                    earlier if last else "",
+                )
+            )
+
+    def _headless(
+        self, text: str, process: str | None, pid: int | None
+    ) -> tuple[str, float | None, str | None, str | None, int | None, str | None, str]:
+        """A piece without the engine's own head: NCCL, torch's C++ logging, uvicorn, a progress bar, or anything."""
+        if "NCCL" in text:
+            if found := shape.NCCL.search(text, 0, _SEARCH_LIMIT):
+                at = shape.log_seconds(found[1]) if found[1] else None
+                return text[found.end() :], at, shape.LEVEL_OF[found[4]], process, int(found[2]), found[3], "nccl"
+            if text.startswith("NCCL version"):
+                return text, None, "INFO", process, pid, None, "nccl"
+        if "%" in text and shape.BAR.search(text, max(0, len(text) - _SEARCH_LIMIT)):
+            return text, None, None, process, pid, None, "progress"
+        if found := shape.UVICORN.match(text):
+            return text[found.end() :], None, found[1], process, pid, None, "uvicorn"
+        if text[:1] == "[":
+            if found := shape.TORCH.match(text):
+                letter, month, day, clock, fraction, source = found.groups()
+                at = shape.log_seconds(f"{int(month):02d}-{day} {clock}")
+                if at is not None and fraction:
+                    at += int(fraction) / 10 ** len(fraction)
+                return text[found.end() :], at, shape.LEVEL_OF[letter], process, pid, source, "torch"
+            if found := shape.SGLANG.match(text):
+                owner = found[2].strip().replace(" ", "_") or process
+                return text[found.end() :], shape.log_seconds(found[1]), None, owner, pid, None, "engine"
+        if text.startswith(("frame #", "Exception raised from ")):
+            return text, None, None, process, pid, None, "torch"
+        level = "WARNING" if "Warning: " in text and shape.PYTHON_WARNING.search(text) else None
+        return text, None, level, process, pid, None, "raw"
+
+
+def _bounded(line: bytes, dropped: bool) -> bytes:
+    if not dropped and len(line) <= LINE_LIMIT:
+        return line
+    return line[:LINE_HEAD] + _CUT + line[-LINE_TAIL:]
+
+
+def _is_compose(text: str, end: int) -> bool:
+    """Whether `name | ` is compose's prefix and not a table's cell: a numbered service, or a known head after it."""
+    if shape.COMPOSE_NUMBERED.match(text) is not None:
+        return True
+    return any(p.match(text, end) is not None for p in (shape.HEAD, shape.PROCESS, shape.STAMP, shape.UVICORN))
