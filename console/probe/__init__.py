@@ -1,1 +1,26 @@
-"""The programs that run on a node: read as text and sent there, never imported by the console."""
+"""Programs that run on a node. The console never imports them: it reads their text and sends it."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+_PARTS: Final = ("host", "workers", "engine", "smi", "telemetry")
+_LOADER: Final = """\
+import sys, types
+for name in ("console", "console.probe"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = []
+for name, text in PARTS:
+    module = types.ModuleType("console.probe." + name)
+    sys.modules[module.__name__] = module
+    exec(compile(text, "nightdeck-probe/" + name, "exec"), module.__dict__)
+module.main()
+"""
+
+
+def telemetry_program() -> bytes:
+    """The telemetry probe as one program of the standard library alone, made of this package's files."""
+    folder = resources.files("console.probe")
+    parts = [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in _PARTS]
+    return f"PARTS = {parts!r}\n{_LOADER}".encode()

@@ -198,7 +198,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """What the engine told at the moment it happened: `start`, `die`, `oom`, `kill`, `destroy`. at: node's wall clock."""
+    """What the engine told at the moment it happened: `start`, `die`, `oom`, `kill`, `destroy`. at: node's clock."""
 
     number: int
     action: str
