@@ -75,7 +75,7 @@ class Stop:
 
     @property
     def outcome(self) -> str:
-        """`stopped`: every node was asked and nothing is left. `nothing`: there was nothing. else `partly`, `failed`."""
+        """`stopped`: every node was asked, nothing is left. `nothing`: there was nothing. Else `partly` or `failed`."""
         states = [state for state, _ in self.results.values()]
         if all(s == "nothing" for s in states):
             return "nothing"

@@ -11,7 +11,7 @@ from console.base.clock import Clock
 from console.services.scripts import follow_argv
 from console.transport.base import Link, TransportError, Trouble
 
-STAMP_LENGTH = 30  # 2026-11-30T03:00:00.123456789Z: engines pad to nine digits
+_STAMP_LIMIT = 40  # 2026-11-30T03:00:00.123456789Z; podman writes a zone, and both may write fewer digits
 # The engine stamps stdout and stderr apart, so a line can carry an earlier stamp than the one before it. Resuming
 # asks again for this long and drops what is already here, line by line.
 OVERLAP_S = 5.0
@@ -60,7 +60,7 @@ class Resume:
         if when is None:
             return ""
         start = when - timedelta(seconds=OVERLAP_S)
-        return start.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
+        return start.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def fresh(self, line: bytes) -> bool:
         """True for a line that was not here before; it is remembered."""
@@ -69,8 +69,7 @@ class Resume:
             if self._known.get(key, 0) > 0:
                 self._known[key] -= 1
                 return False
-            if key[0] > self._last:
-                self._known.clear()  # past everything that could come twice
+            self._known.clear()  # the engine replays in its file's order: after the first new line all are new
         self._remember(line)
         return True
 
@@ -87,17 +86,14 @@ class Resume:
 
 
 def _key(line: bytes) -> tuple[bytes, int]:
-    stamp = line[:STAMP_LENGTH]
-    return (stamp if stamp[10:11] == b"T" else b"", hash(line))
+    stamp = line[:_STAMP_LIMIT].split(b" ", 1)[0]
+    return (stamp if len(stamp) >= 20 and stamp[10:11] == b"T" and stamp[:4].isdigit() else b"", hash(line))
 
 
 def _parse(stamp: bytes) -> datetime | None:
-    if len(stamp) < 20:
-        return None
+    """To the second: the overlap is far wider than what this cuts off."""
     try:
-        return datetime.strptime(stamp[:19].decode("ascii"), "%Y-%m-%dT%H:%M:%S").replace(
-            microsecond=int(stamp[20:26] or b"0"), tzinfo=UTC
-        )
+        return datetime.strptime(stamp[:19].decode("ascii"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
     except (ValueError, UnicodeDecodeError):
         return None
 
