@@ -1,0 +1,142 @@
+"""The stub engine's image: compiled and packed here without a network or a container engine, equal to the byte each time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed.needs import tool
+from tests.testbed.net import BedError
+
+REFERENCE = "dsv41-flash:local"
+SOURCE = Path(__file__).parent / "stub" / "engine.c"
+APPLETS = ("sh", "ls", "cat", "ps", "kill", "sleep", "wget", "env", "id", "mount", "stat", "touch", "mkdir", "rm")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An image archive that `docker load` takes. image_id: the Id that every host will report (`sha256:...`)."""
+
+    path: Path
+    image_id: str
+    reference: str
+
+
+def archive(reference: str = REFERENCE, *, variant: str = "") -> Archive:
+    """The image under this name; another `variant` has another Id. BedError: no C compiler here.
+
+    Entrypoint ["vllm", "serve"], as the base image of the seed's recipe has. Kept in a cache folder: the second call
+    costs milliseconds.
+    """
+    cache = Path(tempfile.gettempdir()) / f"nightdeck-testbed-{os.geteuid()}"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    busybox = _busybox()
+    what = hashlib.sha256(SOURCE.read_bytes() + Path(__file__).read_bytes())
+    what.update(repr((reference, variant, busybox and busybox.stat().st_size)).encode())
+    target = cache / f"{what.hexdigest()[:24]}.tar"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            fresh = Path(folder) / "image.tar"
+            _pack(fresh, compile_stub(Path(folder)), busybox, reference, variant)
+            fresh.rename(target)
+    with tarfile.open(target) as packed:
+        manifest = packed.extractfile("manifest.json")
+        assert manifest is not None
+        config = str(json.load(manifest)[0]["Config"])
+    return Archive(target, f"sha256:{config.removesuffix('.json')}", reference)
+
+
+def compile_stub(folder: Path) -> Path:
+    """The stub engine as a static program in `folder`."""
+    compiler = tool("cc") or tool("gcc")
+    if compiler is None:
+        raise BedError("the stub engine needs a C compiler (gcc and libc6-dev, see .ci/run)")
+    target = folder / "vllm"
+    argv = [
+        compiler,
+        "-static",
+        "-O1",
+        "-s",
+        "-Wall",
+        "-Wextra",
+        "-Wno-format-truncation",
+        "-o",
+        str(target),
+        str(SOURCE),
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BedError(f"the stub engine does not compile: {done.stderr[-2000:]}")
+    return target
+
+
+def _busybox() -> Path | None:
+    path = tool("busybox")
+    if path is None:
+        return None
+    with Path(path).open("rb") as program:
+        head = program.read(1 << 12)
+    return None if b"/lib64/ld-linux" in head or b"/lib/ld-linux" in head else Path(path)
+
+
+def _pack(target: Path, stub: Path, busybox: Path | None, reference: str, variant: str) -> None:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for folder in ("bin", "etc", "root", "tmp", "usr", "usr/local", "usr/local/bin", "root/.cache"):
+            _add(tar, folder, kind=tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755)
+        _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        _add(tar, "etc/group", b"root:x:0:\n")
+        _add(tar, "usr/local/bin/vllm", stub.read_bytes(), mode=0o755)
+        if busybox:
+            _add(tar, "bin/busybox", busybox.read_bytes(), mode=0o755)
+            for applet in APPLETS:
+                _add(tar, f"bin/{applet}", kind=tarfile.SYMTYPE, link="busybox")
+    data = layer.getvalue()
+    config = json.dumps(
+        {
+            "architecture": "arm64" if os.uname().machine == "aarch64" else "amd64",
+            "os": "linux",
+            "created": "2026-09-18T00:00:00Z",
+            "config": {
+                "Entrypoint": ["vllm", "serve"],
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Labels": {"variant": variant} if variant else {},
+            },
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}"]},
+            "history": [{"created": "2026-09-18T00:00:00Z", "created_by": "stub"}],
+        },
+        sort_keys=True,
+    ).encode()
+    image_id = hashlib.sha256(config).hexdigest()
+    manifest = [{"Config": f"{image_id}.json", "RepoTags": [reference], "Layers": ["layer.tar"]}]
+    with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, f"{image_id}.json", config)
+        _add(tar, "layer.tar", data)
+        _add(tar, "manifest.json", json.dumps(manifest).encode())
+
+
+def _add(
+    tar: tarfile.TarFile,
+    name: str,
+    data: bytes = b"",
+    *,
+    mode: int = 0o644,
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type, entry.linkname = len(data), mode, kind, link
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def forget() -> None:
+    """Empty the cache folder."""
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"nightdeck-testbed-{os.geteuid()}", ignore_errors=True)
