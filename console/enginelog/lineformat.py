@@ -11,6 +11,10 @@ _PROC: Final = r"\(([A-Za-z_][\w.\-]{0,63}) pid=(\d{1,10})(?:, ip=[^)\s]{1,64})?
 _LEVEL: Final = r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _ENGINE: Final = _LEVEL + r" (\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[([\w./\\<>\-]{1,200}:\d{1,7})\] ?"
 HEAD: Final = re.compile(rf"(?:{_PROC})?{_ENGINE}")
+# Whole lines of a chunk at once, by findall: (second, nanoseconds, parenthesis, level, time, source, rest).
+_REST: Final = rf"(?:(\([A-Za-z_][\w.\-]{{0,63}} pid=\d{{1,10}}\)) ?)?(?:{_ENGINE})?(.*)$"
+CHUNK: Final = re.compile(rf"^()(){_REST}", re.MULTILINE)
+STAMPED_CHUNK: Final = re.compile(rf"^(?:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d)\.([0-9]{{9}})Z )?{_REST}", re.MULTILINE)
 PROCESS: Final = re.compile(_PROC)
 # Docker writes nine digits and Z; podman and nerdctl may write fewer, and the node's own offset.
 STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)")

@@ -106,6 +106,7 @@ class Decoder:
         self._held = bytearray()
         self._dropped = False
         self._open: dict[tuple[str | None, int | None, bool], int] = {}
+        self._writers: dict[str, tuple[str, int]] = {}
         self._second = ""
         self._second_at: float | None = None
         self._log_text = ""
@@ -166,58 +167,87 @@ class Decoder:
         text = data.decode("utf-8", errors="replace")
         text = self._conceal(text)
         out: list[Record] = []
-        match = shape.HEAD.match
-        index = self.lines
+        index = self.lines - 1
         rank = self.rank
-        for line in text.split("\n"):
+        lines = text.split("\n")
+        shapes = (shape.STAMPED_CHUNK if self._stamps else shape.CHUNK).findall(text)
+        for second, nanos, paren, level, stamp, source, said in shapes:
+            index += 1
             cr = False
-            if not plain and not line.isprintable():
-                cr = line.endswith("\r")
-                body = line.rstrip("\r") if cr else line
-                if not body.isprintable():
-                    self._broken(line, index, out)
-                    index += 1
+            if not plain and not said.isprintable():
+                if not level and said[:1] == "\r" and said.replace("\r", "").isprintable():
+                    steps = [step for step in said.split("\r") if step and not step.isspace()]
+                    if steps and shape.BAR.search(steps[-1][-_SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
+                        self._bar(steps, index, second, nanos, paren, said.endswith("\r"), out)
+                        continue
+                cr = said.endswith("\r")
+                body = said.rstrip("\r")
+                if not cr or not body.isprintable():
+                    self._broken(lines[index - self.lines], index, out)
                     continue
-                line = body
-            start = 0
+                said = body
             at: float | None = None
-            if self._stamps and line[10:11] == "T":
-                start, at = self._stamp(line)
-            found = match(line, start)
-            if found is None or len(line) > _MID_STAMP_FROM:
-                self._odd(line[start:], index, at, start > 0, None, None, cr, out)
-            else:
-                process, pid, level, stamp, source = found.groups()
+            if second:
+                if second != self._second:
+                    self._second, self._second_at = second, shape.epoch_seconds(second, "Z")
+                if self._second_at is None:
+                    self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
+                    continue
+                at = self._second_at + int(nanos) / 1e9
+            if len(said) > _MID_STAMP_FROM or (level and ".py:" in said and shape.HEAD.search(said)):
+                self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
+                continue
+            if level:
+                process, pid = self._writer(paren) if paren else (None, None)
                 if stamp != self._log_text:
                     self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
-                body_at = found.end()
-                if line.find(".py:", body_at) >= 0 and shape.HEAD.search(line, body_at) is not None:
-                    self._odd(line[start:], index, at, start > 0, None, None, cr, out)
-                else:
-                    said = line[body_at:]
-                    number = int(pid) if pid is not None else None
-                    more = False
-                    if cr or self._open or said[:1] in " T":
-                        more = self._continues((process, number, True), said, cr)
-                    draft = _Draft(
-                        rank, index, at, self._log_at, level, process, number, source, said, more, "engine", ""
-                    )
-                    draft.__class__ = Record  # type: ignore[assignment]
-                    out.append(draft)  # type: ignore[arg-type]
-            index += 1
-        self.lines = index
+                log_at, kind, odd = self._log_at, "engine", False
+            elif paren or said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
+                self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
+                continue
+            else:
+                said, log_at, level, process, pid, source, kind = self._headless(said, None, None)
+                odd = kind == "torch" and source is None
+            more = odd
+            if cr or self._open or said[:1] in " T":
+                more = self._continues((process, pid, kind == "engine"), said, cr) or odd
+            draft = _Draft(rank, index, at, log_at, level, process, pid, source, said, more, kind, "")
+            draft.__class__ = Record  # type: ignore[assignment]
+            out.append(draft)  # type: ignore[arg-type]
+        self.lines = index + 1
         return out
+
+    def _bar(
+        self, steps: list[str], index: int, second: str, nanos: str, paren: str, cr: bool, out: list[Record]
+    ) -> None:
+        """What `_broken` makes of a progress bar alone on its line, shorter: there are dozens to a load."""
+        at = shape.epoch_seconds(second, "Z") if second else None
+        process, pid = self._writer(paren) if paren else (None, None)
+        text = steps[-1] if len(steps[-1]) <= TEXT_LIMIT else clean_line(steps[-1], limit=TEXT_LIMIT)
+        more = self._continues((process, pid, False), text, cr)
+        at = at + int(nanos) / 1e9 if at is not None else None
+        earlier = "\r".join(steps[:-1])[-_EARLIER_LIMIT:]
+        out.append(Record(self.rank, index, at, None, None, process, pid, None, text, more, "progress", earlier))
+
+    def _writer(self, paren: str) -> tuple[str | None, int | None]:
+        """`(Worker_TP3 pid=324)` as its two parts, remembered: a stream has few writers."""
+        known = self._writers.get(paren)
+        if known is None:
+            name, _, pid = paren[1:-1].rpartition(" pid=")
+            if len(self._writers) >= _MAX_OPEN:
+                self._writers.clear()
+            known = self._writers[paren] = (name, int(pid))
+        return known
 
     def _stamp(self, line: str) -> tuple[int, float | None]:
         found = shape.STAMP.match(line)
         if found is None:
             return 0, None
         second, fraction, zone = found.groups()
-        if second + zone != self._second:
-            self._second, self._second_at = second + zone, shape.epoch_seconds(second, zone)
-        if self._second_at is None:
+        at = shape.epoch_seconds(second, zone)
+        if at is None:
             return 0, None
-        return found.end(), self._second_at + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
+        return found.end(), at + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
 
     def _continues(self, key: tuple[str | None, int | None, bool], text: str, cr: bool) -> bool:
         """Whether a line goes on with the message before it from the same writer; remembers what the next needs."""
@@ -245,7 +275,7 @@ class Decoder:
         own; of the others, which overwrote each other on a terminal, the last one counts."""
         cr = line.endswith("\r")
         first, *others = line.split("\r")
-        segment, at, process, pid, stamped = self._prefixes(clean_line(first, limit=LINE_LIMIT), None, None, None)
+        segment, at, process, pid, stamped = self._prefixes(_clean(first), None, None, None)
         shown: list[str] = [segment] if segment.strip() else []
         headed = False
         for raw in others:
@@ -254,14 +284,14 @@ class Decoder:
             if not headed and len(shown) == 1 and shown[0] is segment and shape.HEAD.search(segment):
                 headed = True
                 self._odd(shown.pop(), index, at, stamped, process, pid, cr, out)
-            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := clean_line(raw, limit=LINE_LIMIT)):
+            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := _clean(raw)):
                 headed = True
                 self._odd(cleaned, index, at, stamped, process, pid, cr, out)
             else:
                 shown.append(raw)
         if shown or not headed:
             last = ""
-            while shown and not (last := clean_line(shown[-1], limit=LINE_LIMIT)).strip():
+            while shown and not (last := _clean(shown[-1])).strip():
                 shown.pop()
             earlier = "\r".join(shown[:-1])[-_EARLIER_LIMIT:]
             self._odd(last, index, at, stamped, process, pid, cr, out, earlier)
@@ -372,6 +402,10 @@ class Decoder:
             return text, None, None, process, pid, None, "torch"
         level = "WARNING" if "Warning: " in text and shape.PYTHON_WARNING.search(text) else None
         return text, None, level, process, pid, None, "raw"
+
+
+def _clean(text: str) -> str:
+    return text if text.isprintable() else clean_line(text, limit=LINE_LIMIT)
 
 
 def _bounded(line: bytes, dropped: bool) -> bytes:
