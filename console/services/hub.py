@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from console.base.absent import Absent
 from console.base.findings import Finding
 from console.base.theme import ThemeColours
+from console.boot.events import Event
 from console.boot.state import BootState
 from console.cluster.model import Cluster, Node
 from console.plan.model import Plan
@@ -148,6 +149,15 @@ class HubApi(Protocol):
 
     async def close(self) -> None:
         """Stop watching; deployments keep running."""
+        ...
+
+    async def settled(self, *, timeout: float) -> None:
+        """Wait until every node gave a sample or a reason, and every live deployment's logs were read to their end.
+        Returns at the limit too: what is missing is then shown as unknown."""
+        ...
+
+    def listen(self, heard: Callable[[str, Event], None]) -> Callable[[], None]:
+        """`heard(deployment, event)` for each event from now on; returns what ends it."""
         ...
 
     def reload_recipes(self) -> None: ...

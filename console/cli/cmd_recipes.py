@@ -1,0 +1,160 @@
+"""`recipes`, `boots`: what could run, and what has run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from console.base.errors import ExitCode, UsageError
+from console.base.secrets import mask_argv, mask_env
+from console.boot.to_json import plain, stamp
+from console.cli.out import Out
+from console.cli.world import World
+from console.recipe.model import Recipe
+from console.services.hub import BootSummary, RecipeProblem
+
+
+def recipes(args: argparse.Namespace, world: World, out: Out) -> int:
+    good, bad = world.recipes()
+    if args.name:
+        return _one(args.name, good, bad, out)
+    if out.as_json:
+        out.data({"schema": 1, "recipes": [_summary(r) for r in good], "errors": [_problem(p) for p in bad]})
+        return ExitCode.DONE
+    rows = [[r.slug, str(r.required_nodes), r.engine, r.docker_image, r.title] for r in good]
+    out.table(["name", "nodes", "engine", "image", "title"], rows, right=[1])
+    for problem in bad:
+        out.say(f"{_where(problem)}: {problem.message}")
+    return ExitCode.DONE
+
+
+def _one(name: str, good: Sequence[Recipe], bad: Sequence[RecipeProblem], out: Out) -> int:
+    recipe = next((r for r in good if r.slug == name), None)
+    if recipe is None:
+        problems = [p for p in bad if f"/{name}/" in p.file]
+        if problems:
+            raise UsageError(
+                f"{problems[0].key + ': ' if problems[0].key else ''}{problems[0].message}", where=_where(problems[0])
+            )
+        names = ", ".join(r.slug for r in good) or "none"
+        raise UsageError(f"no recipe is called {name!r}", remedy=f"there are: {names}")
+    if out.as_json:
+        out.data({"schema": 1, "recipes": [{**_summary(recipe), **_whole(recipe)}], "errors": []})
+        return ExitCode.DONE
+    out.line(f"{recipe.slug}: {recipe.title}")
+    out.line(f"  file      {recipe.file}")
+    out.line(f"  engine    {recipe.engine} ({recipe.distributed_backend})")
+    out.line(f"  model     {recipe.model}, served as {recipe.served_name}")
+    out.line(f"  image     {recipe.docker_image}")
+    out.line(
+        f"  nodes     {recipe.required_nodes} (TP {recipe.tensor_parallel_size}, PP {recipe.pipeline_parallel_size})"
+    )
+    out.line(f"  deadline  {recipe.ready_timeout_s:.0f} s")
+    for word in mask_argv(recipe.args):
+        out.line(f"  arg       {word}")
+    for key, value in mask_env(recipe.env).items():
+        out.line(f"  env       {key}={value}")
+    for mount in recipe.mounts:
+        out.line(f"  mount     {mount.host} -> {mount.container}{' (read only)' if mount.read_only else ''}")
+    for key, value in recipe.extra.items():
+        out.line(f"  unknown   {key} = {json.dumps(plain(value), default=str)}")
+    for finding in recipe.findings:
+        out.say(f"{finding.severity}: {finding.message}")
+    return ExitCode.DONE
+
+
+def _summary(recipe: Recipe) -> dict[str, object]:
+    return {
+        "name": recipe.slug,
+        "title": recipe.title,
+        "file": recipe.file,
+        "engine": recipe.engine,
+        "model": recipe.model,
+        "nodes": recipe.required_nodes,
+        "image": recipe.docker_image,
+        "findings": [f.as_json() for f in recipe.findings],
+    }
+
+
+def _whole(recipe: Recipe) -> dict[str, object]:
+    return {
+        "served_name": recipe.served_name,
+        "tensor_parallel_size": recipe.tensor_parallel_size,
+        "pipeline_parallel_size": recipe.pipeline_parallel_size,
+        "distributed_backend": recipe.distributed_backend,
+        "args": mask_argv(recipe.args),
+        "env": mask_env(recipe.env),
+        "mounts": plain(recipe.mounts),
+        "port": recipe.port,
+        "master_port": recipe.master_port,
+        "ready_timeout_s": recipe.ready_timeout_s,
+        "memory": plain(recipe.memory),
+        "extra": plain(recipe.extra),
+        "digest": recipe.digest,
+    }
+
+
+def _problem(problem: RecipeProblem) -> dict[str, object]:
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "key": problem.key,
+        "message": problem.message,
+    }
+
+
+def _where(problem: RecipeProblem) -> str:
+    where = problem.file
+    if problem.line is not None:
+        where += f":{problem.line}"
+        if problem.column is not None:
+            where += f":{problem.column}"
+    return f"{where}: {problem.key}" if problem.key else where
+
+
+def boots(args: argparse.Namespace, world: World, out: Out) -> int:
+    rows = list(world.boots())
+    if args.id:
+        rows = [b for b in rows if args.id in (b.id, str(b.number))]
+        if not rows:
+            raise UsageError(f"no boot {args.id!r} in the ledger", remedy="`nightdeck boots` lists them")
+    if out.as_json:
+        out.data({"schema": 1, "boots": [_boot(b) for b in rows]})
+        return ExitCode.DONE
+    table = [
+        [
+            str(b.number),
+            datetime.fromtimestamp(b.started_at, UTC).strftime("%m-%d %H:%M"),
+            b.recipe,
+            b.state,
+            "" if b.ready_s is None else f"{b.ready_s:.0f} s",
+            "" if b.min_available_bytes is None else f"{b.min_available_bytes / 2**30:.1f} GiB",
+            "" if b.tokens_per_s is None else f"{b.tokens_per_s:.1f}",
+            "; ".join(b.changed) or b.cause,
+            b.note,
+        ]
+        for b in rows
+    ]
+    heads = ["boot", "started UTC", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
+    out.table(heads, table, right=[0, 4, 5, 6])
+    return ExitCode.DONE
+
+
+def _boot(boot: BootSummary) -> dict[str, object]:
+    return {
+        "id": boot.id,
+        "number": boot.number,
+        "recipe": boot.recipe,
+        "started_at": stamp(boot.started_at),
+        "changed": list(boot.changed),
+        "state": boot.state,
+        "cause": boot.cause or None,
+        "ready_s": boot.ready_s,
+        "stages": dict(boot.stages),
+        "min_available_bytes": boot.min_available_bytes,
+        "tokens_per_s": boot.tokens_per_s,
+        "note": boot.note or None,
+    }

@@ -1,0 +1,41 @@
+"""What the command line needs of the rest of the house; the composition root provides it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from console.base.findings import Finding
+from console.cluster.model import Cluster
+from console.recipe.model import Recipe
+from console.services.hub import BootSummary, HubApi, RecipeProblem
+
+
+class World(Protocol):
+    """Settings and files are read, a cluster is found, nodes are connected only when a hub is opened."""
+
+    def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]: ...
+
+    def boots(self) -> Sequence[BootSummary]: ...
+
+    def hub(self, *, watch: bool = True, follow: bool = True) -> AbstractAsyncContextManager[HubApi]:
+        """A hub on the chosen cluster. watch: started, with telemetry and logs; follow: logs go on as they come.
+
+        Raises FileError for a bad cluster file, UsageError where there is none."""
+        ...
+
+    async def discover(self, args: argparse.Namespace) -> tuple[Cluster, str, Sequence[Finding]]:
+        """`cluster init`: a proposal, its TOML text, and what was found out on the way."""
+        ...
+
+    async def check(self) -> Sequence[Finding]: ...
+
+    def write_cluster(self, text: str, output: str | None, *, force: bool) -> str:
+        """Returns the path. Raises UsageError where a file stands already."""
+        ...
+
+    def console(self) -> int: ...
+
+    def lab(self, args: argparse.Namespace) -> int: ...
