@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from console.base.errors import FileError, UsageError
+from console.base.secrets import is_secret_name, mask_text
 from console.base.text import clean_line
 from console.base.toml_locate import Document, Path
 
@@ -60,7 +61,7 @@ def named(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'the text "{clean_line(value, limit=60)}"'
+        return f'the text "{clean_line(mask_text(value), limit=60)}"'
     if isinstance(value, int | float):
         return f"the number {plain(value)}"
     if isinstance(value, date | datetime | time):
@@ -91,7 +92,11 @@ def env_errors(doc: Document, path: Path, env: object) -> list[FileError]:
             allowed = "letters, digits and _, and no digit first"
             errors.append(doc.error(f"not a name of an environment variable; allowed: {allowed}", here, value=False))
         if not isinstance(value, str):
-            errors.append(doc.error(f"must be a text, found {named(value)}", here, remedy=_quote_hint(value)))
+            secret = is_secret_name(name)
+            found = "a value without quotes" if secret else named(value)
+            errors.append(
+                doc.error(f"must be a text, found {found}", here, remedy="" if secret else _quote_hint(value))
+            )
         elif "\0" in value:
             errors.append(doc.error("holds a NUL, which no environment can carry", here))
     return errors

@@ -37,7 +37,7 @@ TWINS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag with the values that follow it. `name`: the long name with `-`; `written`: as it stands; `at`: its index."""
+    """A flag with the values after it. `name`: the long name with `-`; `written`: as it stands; `at`: its index."""
 
     name: str
     values: tuple[str, ...]

@@ -33,7 +33,7 @@ _PLAIN_KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `before`/`after` are texts to show, secrets masked; None: not there. A switch has the value ``."""
+    """One difference. `before`/`after` are texts to show, secrets masked; None: not there; empty: a switch."""
 
     kind: Kind
     name: str

@@ -95,7 +95,7 @@ class Recipe:
 
 
 def flag_value(args: tuple[str, ...] | list[str], flag: str) -> str | None:
-    """The last value of `flag` in `args` (`--flag v` or `--flag=v`; `_` and `-` are the same, as for argparse in vLLM)."""
+    """The last value of `flag` in `args` (`--flag v` or `--flag=v`; `_` and `-` are the same, as in vLLM)."""
     want = flag.replace("_", "-")
     found: str | None = None
     for i, word in enumerate(args):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from console.base.errors import FileError
 from console.base.findings import Finding, Severity
+from console.base.secrets import mask_argv
 from console.base.text import clean_line
 from console.base.toml_check import FileErrors, did_you_mean, env_errors, has_control, named, shape_errors
 from console.base.toml_locate import Document, Path, key_text, load_document
@@ -112,24 +113,20 @@ class _Reader:
             try:
                 found = read_entry(entry)
             except WordError as error:
-                self.errors.append(self.doc.error(f"{error.message}, found {named(entry)}", ("args", i)))
+                shown = " ".join(mask_argv(entry.split()))
+                self.errors.append(self.doc.error(f"{error.message}, found {named(shown)}", ("args", i)))
                 continue
             line, _ = self.doc.place(("args", i), value=True)
             if not found:
                 message = f"args: entry {i + 1} (line {line}) is empty and adds nothing"
                 self.warn("args-empty", message, "write \"''\" for an empty argument")
+            where = f"args: entry {i + 1} (line {line})"
             for word in found:
                 if word.startswith("{") and not is_json(word):
-                    message = (
-                        f"args: entry {i + 1} (line {line}) begins like JSON and is none: {clean_line(word, limit=80)}"
-                    )
+                    message = f"{where} begins like JSON and is none: {clean_line(word, limit=80)}"
                     self.warn("args-json", message, "check quotes and commas; put single quotes around JSON")
-            if len(found) == 1 and is_json(found[0]):
-                pass
-            elif piece := shell_meaning(entry):
-                message = (
-                    f"args: entry {i + 1} (line {line}): {clean_line(piece, limit=60)} stays text, no shell reads it"
-                )
+            if not (len(found) == 1 and is_json(found[0])) and (piece := shell_meaning(entry)):
+                message = f"{where}: {clean_line(piece, limit=60)} stays text, no shell reads it"
                 self.warn("args-literal", message, "write the value itself")
             words.extend(found)
             entry_of.extend([i] * len(found))
@@ -138,14 +135,12 @@ class _Reader:
     def entrypoint(self) -> tuple[str, ...] | None:
         """A text is read as shell words, a list as words that stand as they are."""
         value = self.doc.data.get("entrypoint")
-        if value is None:
-            return None
+        if not isinstance(value, str | list):
+            return None  # absent, or of a wrong type: the shape says so
         try:
             words = split_words(value) if isinstance(value, str) else [w for w in value if isinstance(w, str)]
         except WordError as error:
             self.errors.append(self.doc.error(f"{error.message}, found {named(value)}", ("entrypoint",)))
-            return None
-        except TypeError:  # neither a text nor a list: the shape says so
             return None
         if not words or not words[0]:
             remedy = "leave the key out to use the image's own"
@@ -214,5 +209,5 @@ def _recipe(table: RecipeTable, agreed: Agreed, **rest: Any) -> Recipe:
         memory=MemoryHints(hints.weights_gb, hints.resident_gb, hints.process_gb, hints.reserve_gib),
         smoke=(*prompts, *checks),
         nodes=NodeChoice(tuple(table.nodes.only), table.nodes.head, tuple(table.nodes.prefer)),
-        **cast("dict[str, Any]", rest),
+        **rest,
     )
