@@ -162,8 +162,12 @@ class HubApi(Protocol):
 
     def reload_recipes(self) -> None: ...
 
-    async def plan(self, recipe: str, *, nodes: int | None = None, head: str | None = None) -> Plan:
-        """The rendered plan with all findings (lint, preflight) and the memory budget; nothing runs."""
+    async def plan(
+        self, recipe: str, *, nodes: int | None = None, head: str | None = None, ask_nodes: bool = True
+    ) -> Plan:
+        """The rendered plan with all findings (lint, preflight) and the memory budget; nothing runs.
+
+        ask_nodes: gather facts over SSH first; without, what only the nodes know stays open and is said to be."""
         ...
 
     async def launch(
@@ -179,10 +183,22 @@ class HubApi(Protocol):
         ...
 
     async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
-        """Stop a deployment (the one on show by default): node -> (result, detail)."""
+        """Stop a deployment (the only live one by default; `*`: everything of ours): node -> (result, detail).
+
+        Raises UsageError where several live and none is named."""
         ...
 
-    async def restart(self, recipe: str | None = None, *, override: Sequence[str] = ()) -> BootState: ...
+    async def restart(
+        self,
+        recipe: str | None = None,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        override: Sequence[str] = (),
+        grace_s: float = 30.0,
+    ) -> BootState:
+        """Stop what runs, verify that nothing is left, launch the recipe as its file is now."""
+        ...
 
     async def extend_deadline(self, seconds: float) -> None: ...
 

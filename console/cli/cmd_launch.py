@@ -1,0 +1,140 @@
+"""`launch`, `restart`, `stop`, `smoke`: what changes the nodes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+
+from console.base.errors import ExitCode, UsageError
+from console.boot.to_json import deployment_json, plain
+from console.cli.cmd_plan import show_findings, show_plan
+from console.cli.follow import Teller, follow_to_ready
+from console.cli.out import Out
+from console.cli.world import World
+from console.plan.to_json import plan_json
+from console.services.hub import HubApi
+from console.services.launch import LaunchFailed
+from console.services.stop import in_words
+
+
+def _may_change(args: argparse.Namespace) -> None:
+    if args.read_only:
+        raise UsageError(f"`{args.command}` changes nodes, and this is --read-only")
+
+
+async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
+    if args.dry_run:
+        async with world.hub(watch=False) as hub:
+            made = await hub.plan(args.name, nodes=args.nodes, head=args.head)
+        if out.as_json:
+            out.data(plan_json(made))
+        else:
+            show_plan(made, out)
+        return ExitCode.FAILED if made.blocks else ExitCode.DONE
+    _may_change(args)
+    async with world.hub() as hub:
+        quiet = hub.listen(Teller(out).heard)
+        try:
+            return await _launch(args, hub, out)
+        finally:
+            quiet()
+
+
+async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
+    try:
+        state = await hub.launch(
+            args.name,
+            nodes=args.nodes,
+            head=args.head,
+            override=tuple(args.override),
+            keep_on_failure=not args.rollback,
+        )
+    except LaunchFailed as failed:
+        _tell_nodes(failed.results, out)
+        raise
+    except asyncio.CancelledError:
+        boot = hub.snapshot().boot
+        steps = [] if boot is None else boot.steps
+        results = {node: (s.states[node], s.details.get(node, "")) for s in steps for node in s.states}
+        out.say("aborted; what was started is kept: `nightdeck status` shows it, `nightdeck stop` removes it")
+        _tell_nodes(results, out)
+        raise
+    if args.note:
+        await hub.note(args.note)
+    if args.detach:
+        if out.as_json:
+            out.data({"schema": 1, "deployments": [deployment_json(state, hub.now())]}, line=True)
+        else:
+            out.line(f"boot {state.number} of {state.recipe}: every container was started; `nightdeck status` follows")
+        return ExitCode.DONE
+    return await follow_to_ready(hub, out, state.deployment)
+
+
+def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out) -> None:
+    if out.as_json:
+        rows = [{"node": n, "result": r, "detail": d} for n, (r, d) in results.items()]
+        out.data({"schema": 1, "result": "failed", "nodes": rows}, line=True)
+        return
+    for node, (result, detail) in results.items():
+        out.line(f"  {node}: {result.replace('_', ' ')}{': ' + detail if detail else ''}")
+
+
+async def stop(args: argparse.Namespace, world: World, out: Out) -> int:
+    _may_change(args)
+    async with world.hub(watch=False) as hub:
+        results = await hub.stop("*" if args.all else args.deployment, grace_s=args.grace)
+    return tell_stop(results, out)
+
+
+def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
+    states = [state for state, _ in results.values()]
+    if all(s == "nothing" for s in states):
+        word, code = "nothing", ExitCode.DONE
+    elif all(s in ("stopped", "nothing") for s in states):
+        word, code = "stopped", ExitCode.DONE
+    elif "stopped" in states:
+        word, code = "partly", ExitCode.PARTLY
+    else:
+        word, code = "failed", ExitCode.FAILED
+    if out.as_json:
+        rows = [{"node": n, "result": r, "detail": d} for n, (r, d) in results.items()]
+        out.data({"schema": 1, "result": word, "nodes": rows})
+    else:
+        out.line(in_words(results))
+    return code
+
+
+async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
+    _may_change(args)
+    async with world.hub() as hub:
+        quiet = hub.listen(Teller(out).heard)
+        try:
+            state = await hub.restart(
+                args.name, nodes=args.nodes, head=args.head, override=tuple(args.override), grace_s=args.grace
+            )
+            if args.detach:
+                if out.as_json:
+                    out.data({"schema": 1, "deployments": [deployment_json(state, hub.now())]}, line=True)
+                return ExitCode.DONE
+            return await follow_to_ready(hub, out, state.deployment)
+        except LaunchFailed as failed:
+            _tell_nodes(failed.results, out)
+            raise
+        finally:
+            quiet()
+
+
+async def smoke(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(watch=False) as hub:
+        result = await hub.smoke()
+    if out.as_json:
+        out.data({"schema": 1, **plain(result)})
+    else:
+        out.line(f"ok: {result['text']}" if result["ok"] else f"not ok: {result['why']}")
+        if result.get("text") and not result["ok"]:
+            out.line(f"  the answer: {result['text']}")
+    return ExitCode.DONE if result["ok"] else ExitCode.FAILED
+
+
+__all__ = ["launch", "restart", "show_findings", "smoke", "stop", "tell_stop"]

@@ -1,0 +1,65 @@
+"""`plan`, `preflight`: what a launch would do, and whether it can succeed; nothing runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from console.base.errors import ExitCode
+from console.base.findings import Finding, Severity
+from console.cli.out import Out
+from console.cli.world import World
+from console.plan.folded import folded_lines, full_lines
+from console.plan.model import Plan
+from console.plan.preflight import verdict
+from console.plan.to_json import plan_json
+
+_MARK = {Severity.INFO: "·", Severity.WARN: "!", Severity.BLOCK: "✗"}
+
+
+async def plan(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(watch=False) as hub:
+        made = await hub.plan(args.name, nodes=args.nodes, head=args.head, ask_nodes=not args.offline)
+    if out.as_json:
+        out.data(plan_json(made))
+        return ExitCode.DONE
+    show_plan(made, out, full=args.full)
+    return ExitCode.DONE
+
+
+def show_plan(made: Plan, out: Out, *, full: bool = False) -> None:
+    for line in full_lines(made) if full else folded_lines(made):
+        out.line(line)
+    if made.unexplained:
+        out.line("")
+        out.line("NOT EQUAL between ranks, and nothing explains it:")
+        for text in made.unexplained:
+            out.line(f"  {text}")
+    out.line("")
+    show_findings(made.findings, out)
+
+
+def show_findings(findings: Sequence[Finding], out: Out) -> None:
+    """Blocks first; the same finding on several nodes is one line."""
+    order = {Severity.BLOCK: 0, Severity.WARN: 1, Severity.INFO: 2}
+    seen: dict[tuple[str, str, str], list[str]] = {}
+    for f in sorted(findings, key=lambda f: order[f.severity]):
+        seen.setdefault((str(f.severity), f.code, f"{f.message}\0{f.remedy}"), []).append(f.node or "")
+    for (severity, code, text), nodes in seen.items():
+        message, _, remedy = text.partition("\0")
+        where = ", ".join(n for n in nodes if n)
+        out.line(f"{_MARK[Severity(severity)]} {severity:5} {code}{f' [{where}]' if where else ''}: {message}")
+        if remedy and severity != "info":
+            out.line(f"          -> {remedy}")
+
+
+async def preflight(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(watch=False) as hub:
+        made = await hub.plan(args.name, nodes=args.nodes, head=args.head)
+    word = verdict(made.findings)
+    if out.as_json:
+        out.data({"schema": 1, "verdict": word, "findings": [f.as_json() for f in made.findings]})
+    else:
+        show_findings(made.findings, out)
+        out.line(f"verdict: {word}")
+    return ExitCode.FAILED if word == "blocked" else ExitCode.DONE

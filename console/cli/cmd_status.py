@@ -1,0 +1,216 @@
+"""`status`, `top`, `logs`: what runs, how the nodes are, what the ranks say."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+from console.base.absent import Absent, known
+from console.base.errors import ExitCode, UsageError
+from console.base.units import bytes_text, duration
+from console.boot.state import BootState
+from console.boot.to_json import deployment_json, stamp
+from console.cli.out import Out
+from console.cli.world import World
+from console.services.hub import HubApi, LogLine, NodeView, Snapshot
+from console.telemetry.to_json import node_json
+
+SETTLE_S = 20.0
+
+
+def node_rows(snap: Snapshot) -> list[dict[str, object]]:
+    """`nodes[]` of `top` and `status`."""
+    out: list[dict[str, object]] = []
+    for view in snap.nodes:
+        row = node_json(view.node.name, view.state, view.age_s, view.sample, why=view.why)
+        row["remedy"] = view.remedy or None
+        row["rank"] = view.rank
+        out.append(row)
+    return out
+
+
+async def status(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(follow=False) as hub:
+        await hub.settled(timeout=SETTLE_S)
+        snap = hub.snapshot()
+        now = hub.now()
+    if out.as_json:
+        boots = [deployment_json(b, now) for b in snap.boots]
+        out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
+        return ExitCode.DONE
+    if not snap.boots:
+        silent = [v for v in snap.nodes if v.trouble]
+        if silent:
+            out.line(f"no deployment on the {len(snap.nodes) - len(silent)} nodes that answered")
+        else:
+            out.line(f"no deployment on any of {len(snap.nodes)} nodes")
+    for boot in snap.boots:
+        _tell_boot(boot, now, out)
+    _tell_nodes(snap, out)
+    return ExitCode.DONE
+
+
+def _tell_boot(boot: BootState, now: float, out: Out) -> None:
+    end = boot.ended_at or now
+    out.line(
+        f"boot {boot.number}  {boot.recipe}  {boot.phase}  {duration(end - boot.launched_at)} of "
+        f"{duration(boot.deadline_s)}  {boot.title}"
+    )
+    if boot.failed_why:
+        out.line(f"  failed    {boot.failed_why}")
+    if boot.cause is not None:
+        out.line(f"  why       {boot.cause.sentence}")
+        out.line(f"  what now  {boot.cause.action}")
+    if boot.smoke_why:
+        out.line(f"  request   {boot.smoke_why}")
+    rows = []
+    for r in boot.ranks:
+        state = r.status or "not seen"
+        if not r.reachable:
+            state = f"unknown (was {r.status})" if r.status else "unknown"
+        if r.exit_code is not None:
+            state += f" {r.exit_code}"
+        stage = r.stage.word if r.stage is not None else "-"
+        percent = "" if r.progress is None else f"{100 * r.progress:.0f} %"
+        age = "" if r.last_line_at is None else duration(now - r.last_line_at)
+        rows.append([str(r.rank), r.node, r.container, state, stage, percent, age])
+    out.table(["rank", "node", "container", "state", "stage", "done", "last line"], rows, right=[0, 5, 6])
+
+
+def _tell_nodes(snap: Snapshot, out: Out) -> None:
+    out.table(
+        ["node", "state", "age", "used", "available", "gpu", "temp", "power", "load", ""],
+        [_node_cells(v) for v in snap.nodes],
+        right=[2, 3, 4, 5, 6, 7, 8],
+    )
+
+
+def _node_cells(view: NodeView) -> list[str]:
+    age = "n/a" if isinstance(view.age_s, Absent) else f"{view.age_s:.0f} s"
+    s = view.sample
+    if isinstance(s, Absent):
+        return [view.node.name, view.state, age, *["n/a"] * 6, f"{view.why}{'; ' + view.remedy if view.remedy else ''}"]
+    gpu = s.gpus[0] if known(s.gpus) and s.gpus else None
+
+    def figure(value: float | Absent | None, unit: str) -> str:
+        return "n/a" if value is None or isinstance(value, Absent) else f"{value:.0f}{unit}"
+
+    def size(value: int | Absent) -> str:
+        return "n/a" if isinstance(value, Absent) else bytes_text(value)
+
+    load = s.cpu.load1
+    return [
+        view.node.name,
+        view.state,
+        age,
+        size(s.memory.used_bytes),
+        size(s.memory.available_bytes),
+        figure(gpu.util_percent if gpu else None, " %"),
+        figure(gpu.temp_c if gpu else None, " °C"),
+        figure(gpu.power_w if gpu else None, " W"),
+        "n/a" if isinstance(load, Absent) else f"{load:.1f}",
+        view.why,
+    ]
+
+
+async def top(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(follow=False) as hub:
+        await hub.settled(timeout=SETTLE_S)
+        if not args.follow:
+            _top_once(hub, out, line=False)
+            return ExitCode.DONE
+        while True:
+            _top_once(hub, out, line=True)
+            await asyncio.sleep(1.0)
+
+
+def _top_once(hub: HubApi, out: Out, *, line: bool) -> None:
+    snap = hub.snapshot()
+    if out.as_json:
+        out.data({"schema": 1, "at": stamp(snap.at), "nodes": node_rows(snap)}, line=line)
+    else:
+        _tell_nodes(snap, out)
+        out.flush()
+
+
+async def logs(args: argparse.Namespace, world: World, out: Out) -> int:
+    async with world.hub(follow=args.follow) as hub:
+        if not args.follow:
+            await hub.settled(timeout=60.0)
+            return _all_lines(args, hub, out)
+        changed = asyncio.Event()
+        unsubscribe = hub.subscribe(changed.set)
+        try:
+            await hub.settled(timeout=SETTLE_S)
+            _need_boot(hub)
+            position = 0
+            while True:
+                changed.clear()
+                position = _pour(args, hub, out, position)
+                await changed.wait()
+        finally:
+            unsubscribe()
+
+
+def _need_boot(hub: HubApi) -> None:
+    if hub.snapshot().boot is None:
+        raise UsageError("no deployment on any node that answered", remedy="`nightdeck boots` lists what was kept")
+
+
+def _all_lines(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
+    _need_boot(hub)
+    lines: list[LogLine] = []
+    position = 0
+    while True:
+        batch = hub.log(position)
+        lines += [line for line in batch.lines if args.rank is None or line.rank == args.rank]
+        if batch.next_seq == position or not batch.lines:
+            break
+        position = batch.next_seq
+    lines.sort(key=lambda entry: (entry.at, entry.seq))
+    if args.tail is not None:
+        lines = _last_of_each(lines, args.tail)
+    for line in lines:
+        _print(line, out)
+    out.flush()
+    return ExitCode.DONE
+
+
+def _last_of_each(lines: Sequence[LogLine], count: int) -> list[LogLine]:
+    left: dict[int, int] = {}
+    kept: list[LogLine] = []
+    for line in reversed(lines):
+        if left.get(line.rank, 0) < count:
+            left[line.rank] = left.get(line.rank, 0) + 1
+            kept.append(line)
+    return kept[::-1]
+
+
+def _pour(args: argparse.Namespace, hub: HubApi, out: Out, position: int) -> int:
+    while True:
+        batch = hub.log(position)
+        for line in batch.lines:
+            if args.rank is None or line.rank == args.rank:
+                _print(line, out)
+        if not batch.lines:
+            out.flush()
+            return batch.next_seq
+        position = batch.next_seq
+
+
+def _print(line: LogLine, out: Out) -> None:
+    if out.as_json:
+        out.data(
+            {
+                "rank": line.rank,
+                "node": line.node,
+                "at": stamp(line.at),
+                "level": line.level or None,
+                "process": line.process or None,
+                "text": line.text,
+            },
+            line=True,
+        )
+    else:
+        out.line(f"r{line.rank} {line.node} {(stamp(line.at) or '')[11:23]} {line.text}")

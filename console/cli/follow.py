@@ -1,0 +1,155 @@
+"""A boot told as it happens, for `launch`, `restart` and scripts that watch."""
+
+from __future__ import annotations
+
+import asyncio
+
+from console.base.errors import ExitCode
+from console.boot.events import (
+    ApiSeen,
+    BootFailed,
+    CauseFound,
+    ContainerSeen,
+    DeadlinePassed,
+    Event,
+    NodeBack,
+    NodeLost,
+    RankProgress,
+    SmokeDone,
+    Stalled,
+    StatsSeen,
+    StepChanged,
+)
+from console.boot.state import BootState, Phase
+from console.boot.to_json import deployment_json, event_json, stamp
+from console.cli.out import Out
+from console.services.hub import HubApi
+
+
+def clock_text(seconds: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on."""
+    s = max(0, int(seconds))
+    return f"{s // 3600}:{s % 3600 // 60:02}:{s % 60:02}" if s >= 3600 else f"{s // 60}:{s % 60:02}"
+
+
+class Teller:
+    """Prints events as they come: JSON lines, or a line for people where something worth a line happened."""
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self._stages: dict[int, str] = {}
+        self._launched_at: float | None = None
+
+    def heard(self, _deployment: str, event: Event) -> None:
+        if self._out.as_json:
+            if not isinstance(event, StatsSeen):
+                self._out.data(event_json(event), line=True)
+            return
+        text = self._words(event)
+        if text:
+            at = stamp(event.at) or ""
+            self._out.line(f"{at[11:19]} {text}")
+            self._out.flush()
+
+    def _words(self, event: Event) -> str:
+        match event:
+            case StepChanged(state="failed" | "unknown"):
+                return f"{event.step}: {event.node} {event.state}: {event.detail}"
+            case StepChanged(state="done"):
+                return f"{event.step}: {event.node} done"
+            case ContainerSeen(status="exited" | "dead"):
+                return f"rank {event.rank}: container {event.status} with exit code {event.exit_code}"
+            case ContainerSeen(status="absent"):
+                return f"rank {event.rank}: its container is gone"
+            case RankProgress():
+                return self._progress(event)
+            case NodeLost():
+                return f"{event.node}: no answer ({event.trouble}): {event.detail}"
+            case NodeBack():
+                return f"{event.node}: answers again{', it was rebooted' if event.rebooted else ''}"
+            case ApiSeen(state="healthy" | "wrong_model" | "error"):
+                return f"API {event.state}{': ' + event.detail if event.detail else ''}"
+            case SmokeDone(canary=False):
+                return f"a short request was answered: {event.text!r}" if event.ok else f"a short request: {event.why}"
+            case DeadlinePassed():
+                return "the deadline has passed; the deployment is kept"
+            case Stalled():
+                return f"stalled: {'; '.join(event.signs)}" if event.signs else "it moves again"
+            case CauseFound():
+                return f"cause: {event.cause.sentence}"
+            case BootFailed():
+                return f"failed: {event.why}"
+            case _:
+                return ""
+
+    def _progress(self, event: RankProgress) -> str:
+        if event.stage is None:
+            return ""
+        step = "" if event.progress is None else f" {10 * int(event.progress * 10)} %"
+        text = f"{event.stage.word}{step}"
+        if self._stages.get(event.rank) == text:
+            return ""
+        self._stages[event.rank] = text
+        return f"rank {event.rank}: {text}"
+
+
+async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
+    """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching."""
+    changed = asyncio.Event()
+    unsubscribe = hub.subscribe(changed.set)
+    try:
+        while True:
+            changed.clear()
+            state = _find(hub, deployment)
+            code = None if state is None else verdict_code(state, hub.now())
+            if state is not None and code is not None:
+                tell_end(state, hub, out)
+                return code
+            try:
+                async with asyncio.timeout(1.0):
+                    await changed.wait()
+            except TimeoutError:
+                continue  # the deadline passes without an event too
+    finally:
+        unsubscribe()
+
+
+def _find(hub: HubApi, deployment: str) -> BootState | None:
+    snap = hub.snapshot()
+    rows = [*snap.boots, *([snap.boot] if snap.boot is not None else [])]
+    return next((b for b in rows if b.deployment == deployment), None)
+
+
+def verdict_code(state: BootState, now: float) -> int | None:
+    """The exit code of a boot that came to an end, or to that of its deadline; None while it goes on."""
+    if state.phase in (Phase.READY, Phase.DEGRADED):
+        return ExitCode.DONE if state.phase is Phase.READY else ExitCode.FAILED
+    if state.phase in (Phase.FAILED, Phase.STOPPED, Phase.STOPPING):
+        return ExitCode.FAILED
+    if now >= state.deadline_at:
+        return ExitCode.FAILED if state.phase is Phase.SERVING_BAD else ExitCode.NOT_READY
+    return None
+
+
+def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
+    now = hub.now()
+    if out.as_json:
+        out.data({"schema": 1, "deployments": [deployment_json(state, now)]}, line=True)
+        return
+    took = clock_text((state.ready_at or now) - state.launched_at)
+    if state.phase is Phase.READY:
+        out.line(f"ready after {took}: {state.served_name} on http://{state.head_node}:{state.port}")
+    elif state.phase is Phase.FAILED:
+        out.line(f"failed after {took}: {state.failed_why}")
+        if state.cause is not None:
+            out.line(f"  why       {state.cause.sentence}")
+            for line in state.cause.evidence[:3]:
+                out.line(f"  evidence  {line}")
+            out.line(f"  what now  {state.cause.action}")
+        out.line("  the containers are kept for their logs: `nightdeck logs`, then `nightdeck stop`")
+    elif now >= state.deadline_at:
+        out.line(f"not ready after {clock_text(state.deadline_s)}; the deployment is kept: `nightdeck status`")
+        if state.smoke_why:
+            out.line(f"  last answer: {state.smoke_why}")
+    else:
+        out.line(f"{state.phase}: {state.recipe} boot {state.number}")

@@ -1,0 +1,90 @@
+"""From the words on the command line to an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from console.base.errors import ExitCode, NightdeckError
+from console.base.secrets import mask_text
+from console.cli import cmd_cluster, cmd_launch, cmd_plan, cmd_recipes, cmd_status
+from console.cli.out import Out
+from console.cli.parser import build_parser
+from console.cli.world import World
+
+Work = Callable[[argparse.Namespace, World, Out], Awaitable[int]]
+
+ASYNC: dict[str, Work] = {
+    "plan": cmd_plan.plan,
+    "preflight": cmd_plan.preflight,
+    "launch": cmd_launch.launch,
+    "status": cmd_status.status,
+    "top": cmd_status.top,
+    "logs": cmd_status.logs,
+    "stop": cmd_launch.stop,
+    "restart": cmd_launch.restart,
+    "smoke": cmd_launch.smoke,
+    "cluster init": cmd_cluster.init,
+    "cluster check": cmd_cluster.check,
+}
+SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
+    "recipes": cmd_recipes.recipes,
+    "boots": cmd_recipes.boots,
+}
+
+
+def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> int:
+    """Run one command. Never raises for what an operator can meet: it says it on stderr and returns the code."""
+    args = build_parser().parse_args(argv)
+    out = Out(as_json=args.json)
+    try:
+        return int(_dispatch(args, make_world(args), out))
+    except NightdeckError as error:
+        out.say(f"nightdeck: {mask_text(str(error))}")
+        return int(error.exit_code)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        out.say("nightdeck: interrupted")
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe went away: that ends the output, it is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.DONE)
+
+
+def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
+    name = args.command or ""
+    if name == "":
+        return world.console()
+    if name == "lab":
+        return world.lab(args)
+    if name == "cluster":
+        name = f"cluster {args.cluster_command}"
+    if name in SYNC:
+        return SYNC[name](args, world, out)
+    return run(ASYNC[name](args, world, out))
+
+
+def run(work: Awaitable[int]) -> int:
+    """Run to the end; SIGINT, SIGTERM and SIGHUP cancel the work, which then cleans up before it lets go."""
+
+    async def guarded() -> int:
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(NotImplementedError):  # a loop of another platform
+                loop.add_signal_handler(number, _cancel, task)
+        return await work
+
+    coroutine: Coroutine[Any, Any, int] = guarded()
+    return asyncio.run(coroutine)
+
+
+def _cancel(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
