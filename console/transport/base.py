@@ -65,6 +65,11 @@ class Stream(Protocol):
         """Bytes to the command's standard input. Only for streams opened with `interactive=True`."""
         ...
 
+    async def end_input(self) -> None:
+        """End the command's standard input, so that one that reads to the end (`docker load`) can finish. Only for
+        streams opened with `interactive=True`."""
+        ...
+
     def result(self) -> Completed | None:
         """Exit status and the tail of stderr, once `blocks` is exhausted; stdout is empty here."""
         ...
