@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -68,6 +69,7 @@ class Engine:
         self.number = 0
         self.line: UnixHttp | None = None
         self.stale = False
+        self.stream: socket.socket | None = None
         self.worker = Worker(cli, 1.0, self.ask, self.done, 6.0)
 
     def start(self) -> None:
@@ -78,6 +80,10 @@ class Engine:
     def watch(self, label: str) -> None:
         self.label, self.stale = label, True
         self.worker.poked.set()
+        stream = self.stream
+        if stream is not None:  # its filter is the old label's: `listen` opens another
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
 
     def group(self, now: float) -> Group:
         return dict(self.worker.group(now), events=list(self.events))
@@ -122,13 +128,14 @@ class Engine:
         return {"why": "", "how": "socket " + path, "rows": rows}
 
     def ask_cli(self, because: str) -> Group:
-        self.worker.period = 3.0
+        self.worker.period = 5.0
         if not shutil.which(self.cli):
             raise ValueError("not found in PATH" + ("; " + because if because else ""))
         wanted = ["--filter", "label=" + self.label]
         idents = self.command("ps", "-a", "-q", "--no-trunc", *wanted).split()[:64]
         details = json.loads(self.command("inspect", "--type", "container", *idents)) if idents else []
         rows = [detailed(d) for d in details]
+        self.worker.period = 3.0
         how = self.cli + " command" + (" (" + because + ")" if because else "")
         return {"why": "", "how": how, "rows": [dict(r, **self.usage(r)) for r in rows]}
 
@@ -147,6 +154,8 @@ class Engine:
             label = self.label
             try:
                 stream = UnixHttp(str(self.path), None)
+                stream.connect()
+                self.stream = stream.sock
                 answer = stream.get("/events?filters=" + self.filters(type=["container"]))
                 self.stale = True
                 while label == self.label:
@@ -157,7 +166,8 @@ class Engine:
                 stream.close()
             except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
                 pass  # the worker asks the same engine every second and says why it does not answer
-            time.sleep(2.0)
+            self.stream = None
+            time.sleep(2.0 if label == self.label else 0.0)
 
     def told(self, event: Group) -> None:
         action = str(event.get("Action") or event.get("status") or "").split(":")[0]

@@ -36,7 +36,7 @@ def _container(row: Mapping[str, Any], known: Mapping[str, Container], seconds: 
     ident = text(row.get("id"), limit=128)
     before = known.get(ident)
     state = text_or(row.get("state"), "the engine does not say")
-    ended = state in ("exited", "dead")
+    ended = state in ("exited", "dead", "stopped")
     cpu: Float = number_or(row["cpu_s"], "not a number") if "cpu_s" in row else _NO_USAGE
     io: Int = whole_or(row["io"], "not a number") if "io" in row else _NO_USAGE
     oom = row.get("oom")

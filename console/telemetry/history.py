@@ -1,0 +1,101 @@
+"""A quantity over time in fixed memory: each second of ten minutes, and least and most of each minute of twelve hours."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from statistics import median
+from typing import Final
+
+from console.base.absent import Absent
+from console.telemetry.sample import Float
+
+FINE_S: Final = 600
+COARSE_STEP_S: Final = 60
+COARSE: Final = 720
+_MAX_POINTS: Final = 40
+_FALLS_NOT: Final = Absent("it does not fall")
+
+
+class Series:
+    """One quantity of one node: about 17 KB. Times are seconds on one clock, and do not go back."""
+
+    __slots__ = ("_at", "_fine", "_least", "_most")
+
+    def __init__(self) -> None:
+        self._fine = array("d", [math.nan]) * FINE_S
+        self._least = array("d", [math.nan]) * COARSE
+        self._most = array("d", [math.nan]) * COARSE
+        self._at: int | None = None
+
+    def add(self, at: float, value: Float) -> None:
+        """A value at a time; an absent one leaves a gap. A time before the last one is left out."""
+        second = math.floor(at)
+        if self._at is not None and second < self._at:
+            return
+        self._advance(second)
+        if isinstance(value, Absent) or not math.isfinite(value):
+            return
+        self._fine[second % FINE_S] = value
+        slot = second // COARSE_STEP_S % COARSE
+        self._least[slot] = value if math.isnan(self._least[slot]) else min(self._least[slot], value)
+        self._most[slot] = value if math.isnan(self._most[slot]) else max(self._most[slot], value)
+
+    def _advance(self, second: int) -> None:
+        before = self._at
+        self._at = second
+        if before is None:
+            return
+        for s in range(max(before + 1, second - FINE_S + 1), second + 1):
+            self._fine[s % FINE_S] = math.nan
+        old, new = before // COARSE_STEP_S, second // COARSE_STEP_S
+        for minute in range(max(old + 1, new - COARSE + 1), new + 1):
+            self._least[minute % COARSE] = self._most[minute % COARSE] = math.nan
+
+    def recent(self, seconds: int, now: float) -> list[float | None]:
+        """The last `seconds` (at most 600) one by one, the newest last; None where nothing was sampled."""
+        end = math.floor(now)
+        return [self._second(s) for s in range(end - min(seconds, FINE_S) + 1, end + 1)]
+
+    def _second(self, second: int) -> float | None:
+        if self._at is None or second > self._at or second <= self._at - FINE_S:
+            return None
+        value = self._fine[second % FINE_S]
+        return None if math.isnan(value) else value
+
+    def minutes(self, count: int, now: float) -> list[tuple[float, float] | None]:
+        """Least and most of each of the last `count` minutes (at most 720), the newest last; None for a gap."""
+        end = math.floor(now) // COARSE_STEP_S
+        last = None if self._at is None else self._at // COARSE_STEP_S
+        out: list[tuple[float, float] | None] = []
+        for minute in range(end - min(count, COARSE) + 1, end + 1):
+            inside = last is not None and last - COARSE < minute <= last
+            least = self._least[minute % COARSE] if inside else math.nan
+            out.append(None if math.isnan(least) else (least, self._most[minute % COARSE]))
+        return out
+
+    def lowest(self) -> Float:
+        """The least value of the last twelve hours."""
+        found = [v for v in self._least if not math.isnan(v)]
+        return min(found) if found else Absent("never sampled")
+
+    def slope(self, window_s: int, now: float) -> Float:
+        """Change per second over the window, robust against single jumps: the median of slopes between pairs
+        (Theil-Sen). Absent with fewer than five samples, or when they cover less than half of the window."""
+        values = self.recent(window_s, now)
+        points = [(i, v) for i, v in enumerate(values) if v is not None]
+        if len(points) < 5 or points[-1][0] - points[0][0] < len(values) / 2 - 1:
+            return Absent("too few samples for a trend")
+        step = -(-len(points) // _MAX_POINTS)
+        points = points[::-step][::-1]
+        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(points) for b in points[i + 1 :]]
+        return median(slopes)
+
+
+def time_to_empty(left: Float, slope: Float) -> Float:
+    """Seconds until `left` is used up at `slope` (per second, negative when it falls)."""
+    if isinstance(left, Absent):
+        return left
+    if isinstance(slope, Absent):
+        return slope
+    return _FALLS_NOT if slope >= 0 or not math.isfinite(left / slope) else max(0.0, left / -slope)
