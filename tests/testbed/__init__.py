@@ -1,1 +1,1 @@
-"""Eight hosts on one machine: network namespaces, real OpenSSH, a real container engine on each, and faults on demand."""
+"""Eight hosts on one machine: network namespaces, OpenSSH, a container engine on each, and faults on demand."""

@@ -214,7 +214,11 @@ class Host:
         self, *argv: str, check: bool = True, text: str | None = None, seconds: float = 60, user: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the host, without SSH. BedError names the command when `check` and it fails."""
-        command = ["nsenter", "-t", str(self.init), "-m", "-n", "-u", "-i", "-p", "-r", "-w"]
+        command = []
+        if self.options.mem:  # as all that runs on the host, this counts against its memory
+            join = f'echo $$ >/sys/fs/cgroup/memory/{self.cgroup}/cgroup.procs; exec "$@"'
+            command = ["sh", "-c", join, "sh"]
+        command += ["nsenter", "-t", str(self.init), "-m", "-n", "-u", "-i", "-p", "-r", "-w"]
         command += ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8"]
         if user:
             command += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
@@ -286,6 +290,12 @@ class Host:
 
     def cut(self) -> None:
         self.link.cut()
+
+    def loss(self, percent: int) -> None:
+        self.link.loss(percent)
+
+    def rate(self, kbit: int | None) -> None:
+        self.link.rate(kbit)
 
     def heal(self) -> None:
         """End cut, loss and rate."""

@@ -1,4 +1,4 @@
-"""The stub engine's image: compiled and packed here without a network or a container engine, equal to the byte each time."""
+"""The stub engine as an image: compiled and packed here, without a network, equal to the byte each time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def started(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot (/proc/PID/stat field 22), None where it is gone or a zombie."""
+    """Start in clock ticks since boot (/proc/PID/stat field 22); None where the process is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -6,7 +6,7 @@
  *   STUB_BOOT_S=12        seconds from the rendezvous to ready (0)
  *   STUB_FAIL=STAGE       die at config|port|rendezvous|nccl|model|weights|kv|warmup|graphs|serve, with that stage's
  *                         own error text; STUB_EXIT=CODE (1)
- *   STUB_HANG=STAGE       go silent at a stage until the setting goes away
+ *   STUB_HANG=STAGE       go silent at a stage until the setting goes away (rank 0 then waits for this rank, silently)
  *   STUB_KILL=STAGE       the worker process is killed (SIGKILL) at a stage, or at `serving`
  *   STUB_DIE=CODE         exit while serving
  *   STUB_RANK=R           the settings of failure above hold for this rank alone
@@ -52,7 +52,7 @@ static struct shared {
 
 static volatile sig_atomic_t terminated, child_died;
 static pid_t core, worker;
-static int peers[MAXPEERS], npeers, api = -1, serving, store = -1;
+static int peers[MAXPEERS], npeers, arrived, api = -1, serving, store = -1;
 
 /* ---- settings */
 
@@ -231,7 +231,9 @@ static void wait_s(double seconds) {
         if (poll(fds, n, ms < 0 ? 0 : ms > 200 ? 200 : ms) <= 0) continue;
         for (int i = npeers - 1; i >= 0; i--) {
             char byte;
-            if (fds[i].revents && recv(peers[i], &byte, 1, MSG_DONTWAIT) == 0) peer_gone(i);
+            ssize_t got = fds[i].revents ? recv(peers[i], &byte, 1, MSG_DONTWAIT) : -1;
+            if (got > 0) arrived++;
+            else if (got == 0 || (fds[i].revents && errno != EAGAIN)) peer_gone(i);
         }
         if (serving && fds[n - 1].revents) serve_one(api);
     } while (now_s() < until);
@@ -563,6 +565,8 @@ static void boot_engine(double seconds) {
     } else wait_s(seconds * 0.15);
     info(TP, "model_runner.py:974", "Graph capturing finished in %d secs, took 0.58 GiB", (int)(seconds * 0.15));
     if (head) info(CORE, "core.py:402", "init engine (profile, create kv cache, warmup model) took %.2f s", seconds * 0.4);
+    if (!head && npeers) (void)!write(peers[0], "r", 1);
+    while (head && !setting("STUB_ALONE") && arrived < opt.nnodes - 1) wait_s(0.02); /* silent, as the engine is */
     info(TP, "monitor.py:60", "Kernel JIT monitor activated: JIT compilations after this point are reported.");
 }
 
