@@ -1,0 +1,83 @@
+"""Facts of all nodes at once: each node answers or not for itself, and no one waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from console.base.absent import Absent
+from console.base.text import clean_bytes
+from console.cluster.facts import NodeFacts
+from console.cluster.facts_parse import parse_facts
+from console.cluster.model import Cluster, Node
+from console.transport.base import Fleet, Link, TransportError
+
+# What one question on a node may take; the program itself ends after twice that and a second.
+QUESTION_LIMIT_S: Final = 4.0
+
+
+@cache
+def facts_program() -> bytes:
+    """The text of the program that runs on a node."""
+    return resources.files("console.probe").joinpath("facts.py").read_bytes()
+
+
+async def gather_facts(
+    fleet: Fleet,
+    cluster: Cluster,
+    images: Sequence[str] = (),
+    *,
+    timeout: float,
+    paths: Sequence[str] = (),
+    nodes: Sequence[str] | None = None,
+    wall: Callable[[], float] = time.time,
+) -> Mapping[str, NodeFacts | Absent]:
+    """Facts by node name, within `timeout` seconds; a node that cannot be asked is Absent with the reason.
+
+    images: references whose Ids are asked for. paths: where free space is asked for (`~` expands on the node), beside
+    the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds."""
+    wanted = [n for n in cluster.nodes if nodes is None or n.name in nodes]
+    found = await asyncio.gather(
+        *(node_facts(fleet.link(n.name), n, images, timeout=timeout, paths=paths, wall=wall) for n in wanted)
+    )
+    return {n.name: facts for n, facts in zip(wanted, found, strict=True)}
+
+
+async def node_facts(
+    link: Link,
+    node: Node,
+    images: Sequence[str] = (),
+    *,
+    timeout: float,
+    paths: Sequence[str] = (),
+    wall: Callable[[], float] = time.time,
+) -> NodeFacts | Absent:
+    """Facts of one node. Never raises for what the node or the way to it does."""
+    asked = dict.fromkeys([*(p for p in (node.hf_cache,) if p), *paths])
+    request = {
+        "cli": node.container_cli,
+        "images": list(images),
+        "paths": list(asked),
+        "limit_s": max(0.5, min(QUESTION_LIMIT_S, (timeout - 2.0) / 2)),
+    }
+    try:
+        await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset
+        sent = wall()
+        done = await link.run(
+            ["python3", "-I", "-", json.dumps(request)], timeout=timeout, stdin=facts_program(), limit=8 << 20
+        )
+    except TransportError as error:
+        return Absent(f"{error.trouble}: {error.what}")
+    received = wall()
+    facts = parse_facts(done.stdout, node.name, received, sent, received)
+    if isinstance(facts, Absent) and done.status == 127:
+        return Absent("python3 is not installed on the node")
+    if isinstance(facts, Absent) and done.stderr:
+        said = clean_bytes(b" ".join(done.stderr[-300:].split()), limit=300)
+        return Absent(f"{facts.reason}: {said}")
+    return facts
