@@ -58,6 +58,9 @@ def engine_socket(cli: str) -> str | None:
     )
 
 
+ACTIONS = frozenset(["create", "start", "die", "died", "oom", "kill", "stop", "pause", "unpause", "destroy", "remove"])
+
+
 class Engine:
     """Labelled containers, asked every second by socket or every three by command line; deaths are told at once."""
 
@@ -101,31 +104,40 @@ class Engine:
 
     def ask_socket(self, path: str) -> Group:
         self.worker.period = 1.0
-        if self.line is None:
-            self.line = UnixHttp(path, 3.0)
+        stale, self.stale = self.stale, False
         try:
-            stale, self.stale = self.stale, False
-            listed_now = json.loads(self.line.get("/containers/json?all=1&filters=" + self.filters()).read())
-            now, rows = time.monotonic(), []
-            for one in listed_now[:64]:
-                ident, state = str(one["Id"]), str(one.get("State"))
-                before = self.known.get(ident)
-                if stale or before is None or before[0] != state or now - before[1] > 10.0:
-                    try:
-                        detail = json.loads(self.line.get(f"/containers/{ident}/json").read())
-                    except ValueError:  # removed between the two questions
-                        self.line.close()
-                        continue
-                    before = self.known[ident] = (state, now, detailed(detail))
-                rows.append(dict(before[2], **self.usage(before[2])))
-            self.known = {r["id"]: self.known[r["id"]] for r in rows}
+            try:
+                rows = self.rows(path, stale)
+            except (http.client.HTTPException, ConnectionResetError, BrokenPipeError):
+                self.line = None  # the engine closes a connection that was kept: ask once more on a new one
+                rows = self.rows(path, stale)
         except socket.timeout:  # noqa: UP041 - another class than TimeoutError before Python 3.10
-            self.line = None
+            self.line, self.stale = None, True
             raise ValueError(f"no answer on {path} in 3 s") from None
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            self.line = None
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+            self.line, self.stale = None, True
             raise
         return {"why": "", "how": "socket " + path, "rows": rows}
+
+    def rows(self, path: str, stale: bool) -> list[Group]:
+        """Each container is looked at in full when something about it changed, and every ten seconds."""
+        if self.line is None:
+            self.line = UnixHttp(path, 3.0)
+        listed_now = json.loads(self.line.get("/containers/json?all=1&filters=" + self.filters()).read())
+        now, seen, rows = time.monotonic(), {}, []
+        for one in listed_now[:64]:
+            ident, state = str(one["Id"]), str(one.get("State"))
+            kept = self.known.get(ident)
+            if stale or kept is None or kept[0] != state or now - kept[1] > 10.0:
+                try:
+                    kept = (state, now, detailed(json.loads(self.line.get(f"/containers/{ident}/json").read())))
+                except ValueError:  # removed between the two questions
+                    self.line.close()
+                    continue
+            seen[ident] = kept
+            rows.append(dict(kept[2], id=ident, **self.usage(kept[2])))
+        self.known = seen
+        return rows
 
     def ask_cli(self, because: str) -> Group:
         self.worker.period = 5.0
@@ -171,19 +183,7 @@ class Engine:
 
     def told(self, event: Group) -> None:
         action = str(event.get("Action") or event.get("status") or "").split(":")[0]
-        if action not in (
-            "create",
-            "start",
-            "die",
-            "died",
-            "oom",
-            "kill",
-            "stop",
-            "pause",
-            "unpause",
-            "destroy",
-            "remove",
-        ):
+        if action not in ACTIONS:
             return
         actor = event.get("Actor") or {}
         about = actor.get("Attributes") or {}

@@ -83,6 +83,7 @@ class Probe:
             self.engine = Engine(cli, label, self.processes, self.ring)
         self.told = ""
         self.asked = False
+        self.due = time.monotonic()
         self.tail = b""
 
     def ring(self) -> None:
@@ -144,16 +145,18 @@ class Probe:
             worker.start()
         if self.engine:
             self.engine.start()
-        due = time.monotonic()
         while True:
             now = time.monotonic()
             for smi in self.smis:
                 smi.step(now)
-            if now >= due or self.asked:
+            if self.asked or now >= self.due:
+                # Even after a stop of hours (SIGSTOP, suspend) one frame comes, not one for each second missed.
+                self.due = (
+                    now + self.interval if self.asked or now > self.due + self.interval else self.due + self.interval
+                )
                 self.asked = False
                 self.out.frame(self.everything())
-                due = max(due + self.interval, now + self.interval / 2)
-            if not self.wait(max(0.0, due - time.monotonic())):
+            if not self.wait(max(0.0, self.due - time.monotonic())):
                 return
 
     def wait(self, seconds: float) -> bool:

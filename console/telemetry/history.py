@@ -1,4 +1,4 @@
-"""A quantity over time in fixed memory: each second of ten minutes, and least and most of each minute of twelve hours."""
+"""A quantity over time in fixed memory: each second of ten minutes, least and most of each minute of twelve hours."""
 
 from __future__ import annotations
 

@@ -146,7 +146,8 @@ def _late(group: Mapping[str, Any], now: float, limit: float, who: str) -> Absen
 def _gpus(group: Mapping[str, Any], now: float) -> tuple[Gpu, ...] | Absent:
     if not group:
         return Absent("this probe watches no GPU")
-    if late := _late(group, now, GPU_MAX_AGE_S, "nvidia-smi"):
+    late = _late(group, now, GPU_MAX_AGE_S, "nvidia-smi")
+    if late is not None:
         return late
     names = [n for n in rows(group, "fields") if isinstance(n, str)]
     found = [gpu(line, names) for line in rows(group) if isinstance(line, str)]
@@ -159,7 +160,8 @@ def _gpus(group: Mapping[str, Any], now: float) -> tuple[Gpu, ...] | Absent:
 def _apps(group: Mapping[str, Any], now: float) -> tuple[GpuApp, ...] | Absent:
     if not group:
         return Absent("this probe watches no GPU")
-    if late := _late(group, now, APPS_MAX_AGE_S, "nvidia-smi"):
+    late = _late(group, now, APPS_MAX_AGE_S, "nvidia-smi")
+    if late is not None:
         return late
     found = [gpu_app(line) for line in rows(group) if isinstance(line, str)]
     return tuple(a for a in found if a is not None)
@@ -174,8 +176,8 @@ def _space(group: Mapping[str, Any], now: float) -> tuple[FileSystem, ...] | Abs
         out.append(
             FileSystem(
                 path=text(path),
-                total_bytes=late or whole_or(row.get("total"), "not told"),
-                available_bytes=late or whole_or(row.get("available"), "not told"),
+                total_bytes=whole_or(row.get("total"), "not told") if late is None else late,
+                available_bytes=whole_or(row.get("available"), "not told") if late is None else late,
                 device=text_or(row.get("device"), "not in the mount table"),
                 kind=text_or(row.get("kind"), "not in the mount table"),
             )
