@@ -41,8 +41,8 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def parse_samples(data: bytes, *, only: str = "") -> Samples:
-    """Samples by name, each with its labels. `only`: a prefix that names must have. Lines that are no samples, values that
-    are no finite numbers and whatever lies beyond MAX_BYTES are left out."""
+    """Samples by name, each with its labels. `only`: a prefix that names must have. Lines that are no samples, values
+    that are no finite numbers and whatever lies beyond MAX_BYTES are left out."""
     out: Samples = {}
     for line in data[:MAX_BYTES].decode("utf-8", errors="replace").split("\n"):
         if not line or line[0] == "#" or len(line) > MAX_LINE or not line.startswith(only):
@@ -93,8 +93,7 @@ def parse_metrics(data: bytes, *, at: float | None = None) -> EngineStats:
 
 
 def rates(before: EngineStats, after: EngineStats) -> EngineStats:
-    """`after` with tokens per second since `before`; unchanged fields where a counter went back (the engine started anew),
-    or no time passed."""
+    """`after` with tokens per second since `before`; Absent where a counter went back (the engine started anew)."""
     if before.at is None or after.at is None or after.at <= before.at:
         return after
     seconds = after.at - before.at

@@ -23,8 +23,8 @@ _SEARCH_LIMIT: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One state of a bar. label: the words before it. fraction: done/total, 0..1. elapsed_s, remaining_s: seconds by the
-    bar's own count. per_s: items per second, from `it/s` or turned round from `s/it`."""
+    """One state of a bar. label: the words before it. fraction: done/total, 0..1. elapsed_s, remaining_s: seconds by
+    the bar's own count. per_s: items per second, from `it/s` or turned round from `s/it`."""
 
     label: str
     done: int

@@ -11,18 +11,23 @@ from console.base.secrets import MASK
 from console.base.text import clean_line
 from console.enginelog import lineformat as shape
 from console.enginelog.conceal import SECRET_HINTS, conceal_arguments
+from console.enginelog.pieces import (
+    LINE_HEAD,
+    LINE_LIMIT,
+    LINE_TAIL,
+    SEARCH_LIMIT,
+    Piece,
+    bounded,
+    clean,
+    headless,
+    is_compose,
+)
 
 TEXT_LIMIT: Final = 8192
-# A longer physical line keeps its start and its end, whatever its length: memory stays bounded.
-LINE_HEAD: Final = 48 * 1024
-LINE_TAIL: Final = 16 * 1024
-LINE_LIMIT: Final = LINE_HEAD + LINE_TAIL
-_CUT: Final = " …[cut]… ".encode()
 # Docker cuts a line into entries of 16 KiB and stamps each; in characters of four bytes that is 4096.
 _MID_STAMP_FROM: Final = 4096
 _CONTROL_BYTES: Final = bytes(b for b in range(32) if b != 10) + b"\x7f"
 _MAX_OPEN: Final = 256
-_SEARCH_LIMIT: Final = 2048
 _EARLIER_LIMIT: Final = 16 * 1024
 _AFTER_CR: Final = 1
 _IN_TRACEBACK: Final = 2
@@ -122,11 +127,11 @@ class Decoder:
         self._hold(data[:first])
         line, dropped = bytes(self._held), self._dropped
         self._held, self._dropped = bytearray(), False
-        whole = _bounded(line, dropped)
+        whole = bounded(line, dropped)
         if end > first:
             rest = data[first + 1 : end]
             if len(rest) > LINE_LIMIT:
-                rest = b"\n".join([_bounded(part, False) for part in rest.split(b"\n")])
+                rest = b"\n".join([bounded(part, False) for part in rest.split(b"\n")])
             whole += b"\n" + rest
         self._hold(data[end + 1 :])
         return self._lines(whole)
@@ -137,7 +142,7 @@ class Decoder:
             return []
         line, dropped = bytes(self._held), self._dropped
         self._held, self._dropped = bytearray(), False
-        return self._lines(_bounded(line, dropped))
+        return self._lines(bounded(line, dropped))
 
     @property
     def partial(self) -> str:
@@ -177,7 +182,7 @@ class Decoder:
             if not plain and not said.isprintable():
                 if not level and said[:1] == "\r" and said.replace("\r", "").isprintable():
                     steps = [step for step in said.split("\r") if step and not step.isspace()]
-                    if steps and shape.BAR.search(steps[-1][-_SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
+                    if steps and shape.BAR.search(steps[-1][-SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
                         self._bar(steps, index, second, nanos, paren, said.endswith("\r"), out)
                         continue
                 cr = said.endswith("\r")
@@ -206,7 +211,7 @@ class Decoder:
                 self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
                 continue
             else:
-                said, log_at, level, process, pid, source, kind = self._headless(said, None, None)
+                said, log_at, level, process, pid, source, kind = headless(said, None, None)
                 odd = kind == "torch" and source is None
             more = odd
             if cr or self._open or said[:1] in " T":
@@ -275,7 +280,7 @@ class Decoder:
         own; of the others, which overwrote each other on a terminal, the last one counts."""
         cr = line.endswith("\r")
         first, *others = line.split("\r")
-        segment, at, process, pid, stamped = self._prefixes(_clean(first), None, None, None)
+        segment, at, process, pid, stamped = self._prefixes(clean(first), None, None, None)
         shown: list[str] = [segment] if segment.strip() else []
         headed = False
         for raw in others:
@@ -284,14 +289,14 @@ class Decoder:
             if not headed and len(shown) == 1 and shown[0] is segment and shape.HEAD.search(segment):
                 headed = True
                 self._odd(shown.pop(), index, at, stamped, process, pid, cr, out)
-            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := _clean(raw)):
+            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := clean(raw)):
                 headed = True
                 self._odd(cleaned, index, at, stamped, process, pid, cr, out)
             else:
                 shown.append(raw)
         if shown or not headed:
             last = ""
-            while shown and not (last := _clean(shown[-1])).strip():
+            while shown and not (last := clean(shown[-1])).strip():
                 shown.pop()
             earlier = "\r".join(shown[:-1])[-_EARLIER_LIMIT:]
             self._odd(last, index, at, stamped, process, pid, cr, out, earlier)
@@ -311,7 +316,7 @@ class Decoder:
                 process, pid = found[1], int(found[2])
                 text = text[found.end() :]
                 continue
-            if (found := shape.COMPOSE.match(text)) and _is_compose(text, found.end()):
+            if (found := shape.COMPOSE.match(text)) and is_compose(text, found.end()):
                 text = text[found.end() :]
                 continue
             break
@@ -333,12 +338,12 @@ class Decoder:
         text, at, process, pid, again = self._prefixes(text, at, process, pid)
         if (stamped or again) and len(text) > _MID_STAMP_FROM:
             text = shape.MID_STAMP.sub("", text)
-        pending: list[tuple[str, float | None, str | None, str | None, int | None, str | None, str]] = []
+        pending: list[Piece] = []
         while True:
             head = shape.HEAD.search(text)
             before = text if head is None else text[: head.start()]
             if head is None or before.strip():
-                pending.append(self._headless(before, process, pid))
+                pending.append(headless(before, process, pid))
             if head is None:
                 break
             owner, number, level, stamp, source = head.groups()
@@ -373,49 +378,3 @@ class Decoder:
                     earlier if last else "",
                 )
             )
-
-    def _headless(
-        self, text: str, process: str | None, pid: int | None
-    ) -> tuple[str, float | None, str | None, str | None, int | None, str | None, str]:
-        """A piece without the engine's own head: NCCL, torch's C++ logging, uvicorn, a progress bar, or anything."""
-        if "NCCL" in text:
-            if found := shape.NCCL.search(text, 0, _SEARCH_LIMIT):
-                at = shape.log_seconds(found[1]) if found[1] else None
-                return text[found.end() :], at, shape.LEVEL_OF[found[4]], process, int(found[2]), found[3], "nccl"
-            if text.startswith("NCCL version"):
-                return text, None, "INFO", process, pid, None, "nccl"
-        if "%" in text and shape.BAR.search(text, max(0, len(text) - _SEARCH_LIMIT)):
-            return text, None, None, process, pid, None, "progress"
-        if found := shape.UVICORN.match(text):
-            return text[found.end() :], None, found[1], process, pid, None, "uvicorn"
-        if text[:1] == "[":
-            if found := shape.TORCH.match(text):
-                letter, month, day, clock, fraction, source = found.groups()
-                at = shape.log_seconds(f"{int(month):02d}-{day} {clock}")
-                if at is not None and fraction:
-                    at += int(fraction) / 10 ** len(fraction)
-                return text[found.end() :], at, shape.LEVEL_OF[letter], process, pid, source, "torch"
-            if found := shape.SGLANG.match(text):
-                owner = found[2].strip().replace(" ", "_") or process
-                return text[found.end() :], shape.log_seconds(found[1]), None, owner, pid, None, "engine"
-        if text.startswith(("frame #", "Exception raised from ")):
-            return text, None, None, process, pid, None, "torch"
-        level = "WARNING" if "Warning: " in text and shape.PYTHON_WARNING.search(text) else None
-        return text, None, level, process, pid, None, "raw"
-
-
-def _clean(text: str) -> str:
-    return text if text.isprintable() else clean_line(text, limit=LINE_LIMIT)
-
-
-def _bounded(line: bytes, dropped: bool) -> bytes:
-    if not dropped and len(line) <= LINE_LIMIT:
-        return line
-    return line[:LINE_HEAD] + _CUT + line[-LINE_TAIL:]
-
-
-def _is_compose(text: str, end: int) -> bool:
-    """Whether `name | ` is compose's prefix and not a table's cell: a numbered service, or a known head after it."""
-    if shape.COMPOSE_NUMBERED.match(text) is not None:
-        return True
-    return any(p.match(text, end) is not None for p in (shape.HEAD, shape.PROCESS, shape.STAMP, shape.UVICORN))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from console.base.absent import Absent
@@ -34,10 +34,13 @@ _WHOLE: Final = frozenset({"running", "waiting"})
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """What an engine says of its service. *_tps: tokens per second, averaged over the engine's own ten seconds.
-    running, waiting: requests. kv_usage, prefix_hit, mm_hit, draft_acceptance: 0..1. acceptance_length: tokens per step,
-    1.0 when drafts are never accepted, which is a sign of garbled output. *_total and sums: counters since the start, from
-    /metrics alone. at: epoch seconds of the docker stamp, log_at: the engine's own time (see Record)."""
+    """What an engine says of its service.
+
+    *_tps: tokens per second, averaged over the engine's own ten seconds. running, waiting: requests. kv_usage,
+    prefix_hit, mm_hit, draft_acceptance: 0..1. acceptance_length: tokens per step, 1.0 when drafts are never accepted,
+    which is a sign of garbled output. *_total, sums and counts: counters since the start, from /metrics alone. at:
+    epoch seconds of the docker stamp or of the request; log_at: the engine's own time (see Record).
+    """
 
     source: str
     engine: int | Absent = _UNSAID
@@ -78,6 +81,15 @@ class EngineStats:
     def e2e_s(self) -> float | Absent:
         """Mean time of a whole request since the start, seconds."""
         return _mean(self.e2e_sum_s, self.e2e_count)
+
+    def as_mapping(self) -> dict[str, float]:
+        """The known figures by name, rates as `..._tokens_per_s` (for events and JSON)."""
+        out: dict[str, float] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, (int, float)) and item.name not in ("at", "log_at"):
+                out[item.name.replace("_tps", "_tokens_per_s")] = value
+        return out
 
     @property
     def idle(self) -> bool:
