@@ -1,0 +1,42 @@
+"""A plan as it may be shown: secrets masked, quoted so that it can be copied into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from console.base.secrets import mask_argv, mask_env, mask_text
+from console.plan.flags import is_flag
+from console.plan.model import Plan, RankPlan
+
+
+def shown_argv(plan: Plan, rank: RankPlan) -> tuple[str, ...]:
+    """What is executed, with secrets masked."""
+    return tuple(mask_text(word, plan.secrets) for word in mask_argv(rank.argv))
+
+
+def shown_engine_argv(plan: Plan, rank: RankPlan) -> tuple[str, ...]:
+    """The engine's arguments, with secrets masked."""
+    return tuple(mask_text(word, plan.secrets) for word in mask_argv(rank.engine_argv))
+
+
+def shown_env(plan: Plan, rank: RankPlan) -> Mapping[str, str]:
+    """The environment, with secrets masked."""
+    return {name: mask_text(value, plan.secrets) for name, value in mask_env(rank.env).items()}
+
+
+def command_lines(plan: Plan, rank: RankPlan) -> tuple[str, ...]:
+    """One rank's command for a POSIX shell, a flag and its values on each line, lines joined by a backslash."""
+    lines: list[list[str]] = []
+    words = shown_argv(plan, rank)
+    image_at = len(words) - len(rank.engine_argv)
+    for i, word in enumerate(words):
+        quoted = shlex.quote(word)
+        if not lines or (i > 2 and is_flag(word)) or i == image_at:
+            lines.append([quoted])
+        else:
+            lines[-1].append(quoted)
+    texts = [" ".join(line) for line in lines]
+    return tuple(
+        ("" if i == 0 else "  ") + text + (" \\" if i + 1 < len(texts) else "") for i, text in enumerate(texts)
+    )

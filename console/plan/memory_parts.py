@@ -1,0 +1,106 @@
+"""How large model, tables and overhead are on each node, and who says so: measured, hinted, published, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from console.base.absent import Absent, known
+from console.plan.known_models import KnownModel, known_model
+from console.plan.memory_model import MeasuredBoot, Part
+from console.plan.nccl import nccl_cost
+from console.plan.sizes import GB, both, gb, gib
+from console.recipe.model import Recipe
+
+# What the engine's processes take beside their share of the GPU memory: Python, CUDA contexts, libraries. Inferred:
+# with NCCL's buffers up in a bare process 114.8 GiB stay available on a GB10 (about 117 GiB idle), and with a share of
+# 97.35 GiB 15.2-15.8 GiB while serving, 13.86 GiB on the head, which also runs the API server and the engine's core
+# (rhys101/DeepSeek-V4.1-Flash-vLLM-DGX-Spark-8, results/2026-09-11).
+PROCESS_WORKER: Final = 3_500 * (1 << 20)
+PROCESS_HEAD: Final = 5_100 * (1 << 20)
+
+
+def nccl_part(recipe: Recipe, world: int, env: Mapping[str, str], measured: MeasuredBoot | None) -> Part:
+    """NCCL's buffers: as measured by the earlier boot of this size, else the published figure."""
+    if measured is not None and measured.world == world and known(measured.nccl_bytes):
+        return Part("nccl", "NCCL buffers", measured.nccl_bytes, f"measured in {measured.label}")
+    size, source = nccl_cost(world, env, gpus=recipe.gpus != "none")
+    return Part("nccl", "NCCL buffers", size, source)
+
+
+def process_part(recipe: Recipe, is_head: bool, measured: MeasuredBoot | None, world: int) -> Part:
+    """The processes beside the engine's share: from an earlier boot where it shows them, else inferred."""
+    label = "processes beside the share"
+    if measured is not None and measured.world == world:
+        before, after, nccl = measured.available_before_bytes, measured.serving_available_bytes, measured.nccl_bytes
+        if known(before) and known(after) and known(nccl):
+            size = before - after - measured.share_bytes - nccl
+            if size > 0:
+                return Part("process", label, size, f"what {measured.label} took beside its share and NCCL")
+    if recipe.gpus == "none":
+        return Part("process", label, Absent("not measured for a CPU engine"), "not measured")
+    size = PROCESS_HEAD if is_head else PROCESS_WORKER
+    return Part("process", label, size, "from published boots on GB10 [inferred]")
+
+
+def model_parts(
+    recipe: Recipe, world: int, measured: MeasuredBoot | None, headers_bytes: int | None
+) -> tuple[Part, ...]:
+    """Model, extra tables where the model has them, and overhead (activations, graphs, workspaces). In this order of
+    trust: an earlier boot of this recipe, the recipe's [memory], published measurements at the same number of ranks,
+    the checkpoint's own headers (bytes over all ranks). Nothing known: Absent, with what would help."""
+    published = known_model(recipe.model)
+    if published is not None and published.ranks != world:
+        published = None
+    resident, source = _resident(recipe, world, measured, published, headers_bytes)
+    overhead = _overhead(recipe, world, measured, published)
+    if known(resident) and published is not None and published.tables < resident:
+        tables = published.tables
+        return (
+            Part("model", "model", resident - tables, f"{source}, less the tables"),
+            Part("tables", "Engram tables", tables, f"FP8, {both(tables)} a node at {world} ranks [inferred]"),
+            overhead,
+        )
+    return Part("model", "model and tables", resident, source), overhead
+
+
+def _resident(
+    recipe: Recipe,
+    world: int,
+    measured: MeasuredBoot | None,
+    published: KnownModel | None,
+    headers_bytes: int | None,
+) -> tuple[int | Absent, str]:
+    hints = recipe.memory
+    if measured is not None and measured.world == world and known(measured.resident_bytes):
+        return measured.resident_bytes, f"measured in {measured.label}"
+    if hints.resident_gb is not None:
+        size = round(hints.resident_gb * GB)
+        return size, f"[memory] resident_gb: {both(size)}"
+    if published is not None:
+        return published.resident, published.source
+    if headers_bytes is not None and headers_bytes > 0:
+        size = headers_bytes // world
+        return (
+            size,
+            f"{gb(headers_bytes)} of tensors / {world} ranks = {both(size)}; what every rank repeats is not in it",
+        )
+    if hints.weights_gb is not None:
+        size = round(hints.weights_gb * GB)
+        return size, f"[memory] weights_gb: {both(size)}"
+    return Absent("no earlier boot, no [memory] in the recipe, and the checkpoint's headers were not read"), "not known"
+
+
+def _overhead(recipe: Recipe, world: int, measured: MeasuredBoot | None, published: KnownModel | None) -> Part:
+    label = "activations, graphs, workspaces"
+    if measured is not None and measured.world == world and known(measured.resident_bytes) and known(measured.kv_bytes):
+        size = measured.share_bytes - measured.resident_bytes - measured.kv_bytes
+        if size >= 0:
+            return Part("overhead", label, size, f"share less model less KV in {measured.label}")
+    if recipe.memory.process_gb is not None:
+        size = round(recipe.memory.process_gb * GB)
+        return Part("overhead", label, size, f"[memory] process_gb: {both(size)}")
+    if published is not None:
+        text = f"{gib(published.overhead)}: share less model less KV at {published.ranks} ranks, published [inferred]"
+        return Part("overhead", label, published.overhead, text)
+    return Part("overhead", label, Absent("no earlier boot and no process_gb in [memory]"), "not known")

@@ -1,0 +1,202 @@
+"""The preflight: everything that facts say against a launch, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from console.base.absent import NOT_SAMPLED, Absent, known
+from console.base.findings import Finding, Severity
+from console.cluster.facts import NodeFacts
+from console.cluster.model import Cluster
+from console.plan.codes import finding, unique
+from console.plan.effective import effective
+from console.plan.model import Plan
+from console.plan.preflight_fabric import fabric_findings
+from console.plan.sizes import GIB, gib
+from console.recipe.model import Recipe
+
+Verdict = Literal["ready", "risky", "blocked"]
+DISK_LOW: Final = 10 * GIB  # caches of compiled kernels and an engine's log of a night fit into less
+DISK_FULL: Final = 1 * GIB
+CLOCK_OFFSET_S: Final = 1.0  # log lines of two nodes are put in order by their time stamps
+FRESH_UPTIME_S: Final = 600.0
+_DENIED: Final = ("permission denied", "access denied", "not permitted", "dial unix")
+
+
+def preflight(
+    recipe: Recipe, cluster: Cluster, plan: Plan, facts: Mapping[str, NodeFacts | Absent]
+) -> tuple[Finding, ...]:
+    """The plan's own findings and those of the facts of its nodes, the worst first. A fact that was not asked for says
+    nothing; a node without facts blocks. Nothing is asked of a node here."""
+    present: dict[str, NodeFacts] = {}
+    found: list[Finding] = list(plan.findings)
+    for rank in plan.ranks:
+        fact = facts.get(rank.node, Absent("the node was not asked yet"))
+        if isinstance(fact, Absent):
+            found.append(finding("unreachable", f"{rank.node}: {fact.reason}", node=rank.node, observed=fact.reason))
+        else:
+            present[rank.node] = fact
+    for name, fact in present.items():
+        found += _engine(name, fact)
+        found += _disk(name, fact, plan)
+        found += _clock(name, fact)
+    found += _image(plan.image, present)
+    found += _ports(recipe, plan, present)
+    found += _same(present, cluster, plan)
+    found += _differing(present)
+    found += fabric_findings(cluster, plan, present)
+    return unique(found)
+
+
+def verdict(findings: Iterable[Finding], override: Collection[str] = ()) -> Verdict:
+    """`blocked` with a block whose code is not overridden, `risky` with a warning or an overridden block, else
+    `ready`."""
+    worst: Verdict = "ready"
+    for item in findings:
+        if item.severity is Severity.BLOCK and item.code not in override:
+            return "blocked"
+        if item.severity is not Severity.INFO:
+            worst = "risky"
+    return worst
+
+
+def _engine(name: str, fact: NodeFacts) -> Iterator[Finding]:
+    for value in (fact.container_cli, fact.container_version):
+        if not isinstance(value, Absent) or value == NOT_SAMPLED:
+            continue
+        denied = any(word in value.reason.lower() for word in _DENIED)
+        code = "docker-permission" if denied else "container-engine-missing"
+        yield finding(code, f"{name}: {value.reason}", node=name, observed=value.reason)
+        return
+
+
+def _disk(name: str, fact: NodeFacts, plan: Plan) -> Iterator[Finding]:
+    if isinstance(fact.disk_free_bytes, Absent):
+        return
+    rank = next(r for r in plan.ranks if r.node == name)
+    written = {path for path in fact.disk_free_bytes if path == "/" or any(d.startswith(path) for d in rank.mkdirs)}
+    for path, free in sorted(fact.disk_free_bytes.items()):
+        if free >= DISK_LOW:
+            continue
+        full = free < DISK_FULL and (path in written or path.startswith("/var/lib"))
+        yield finding(
+            "disk-full" if full else "disk-low",
+            f"{name}: {gib(free)} free on {path}",
+            node=name,
+            observed=gib(free),
+            expected=f"at least {gib(DISK_LOW)}",
+        )
+
+
+def _clock(name: str, fact: NodeFacts) -> Iterator[Finding]:
+    offset, uptime = fact.clock_offset_s, fact.uptime_s
+    if known(offset) and abs(offset) > CLOCK_OFFSET_S:
+        yield finding(
+            "clock-offset",
+            f"{name}: its clock is {abs(offset):.1f} s {'ahead' if offset > 0 else 'behind'}",
+            node=name,
+            observed=f"{offset:+.1f} s",
+            expected=f"within {CLOCK_OFFSET_S:g} s",
+        )
+    if known(uptime) and uptime < FRESH_UPTIME_S:
+        yield finding("recently-booted", f"{name} was started {uptime / 60:.0f} min ago", node=name)
+
+
+def _image(image: str, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    ids: dict[str, str] = {}
+    for name, fact in present.items():
+        if isinstance(fact.image_ids, Absent):
+            continue
+        found = next((fact.image_ids[ref] for ref in _references(image) if ref in fact.image_ids), None)
+        if found is None:
+            yield finding("image-missing", f"{name} has no image {image}", node=name, observed="none", expected=image)
+        else:
+            ids[name] = found
+    drivers = {str(fact.storage_driver) for fact in present.values() if known(fact.storage_driver)}
+    note = f"; storage drivers differ too ({', '.join(sorted(drivers))})" if len(drivers) > 1 else ""
+    yield from _odd("image-differs", f"Ids of {image}", ids, note, short=19)
+
+
+def _references(image: str) -> tuple[str, ...]:
+    """The names by which container engines list one image."""
+    last = image.rsplit("/", 1)[-1]
+    full = image if ":" in last or "@" in last else f"{image}:latest"
+    out = [image, full, f"localhost/{full}"]
+    if "/" not in image:
+        out.append(f"docker.io/library/{full}")
+    elif "." not in image.split("/", 1)[0]:
+        out.append(f"docker.io/{full}")
+    return tuple(out)
+
+
+def _ports(recipe: Recipe, plan: Plan, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    head = present.get(plan.head_node)
+    if head is None or isinstance(head.listening_ports, Absent):
+        return
+    ports = [(plan.port, "API")]
+    if len(plan.ranks) > 1:
+        ports.append((effective(recipe).master_port, "rendezvous"))
+    for port, what in ports:
+        if port in head.listening_ports:
+            yield finding(
+                "port-busy",
+                f"{plan.head_node}: something listens on {port}, the {what} port",
+                node=plan.head_node,
+                observed=str(port),
+                expected="free",
+            )
+
+
+def _same(present: Mapping[str, NodeFacts], cluster: Cluster, plan: Plan) -> Iterator[Finding]:
+    """Two entries, one machine: the same kernel start and host name. Hosts that share only a kernel (containers,
+    namespaces) have names of their own."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, fact in present.items():
+        if known(fact.boot_id) and known(fact.hostname):
+            other = seen.setdefault((fact.boot_id, fact.hostname), name)
+            if other != name:
+                yield finding("same-machine", f"{name} and {other} are one machine: {fact.hostname}", node=name)
+    hosts: dict[tuple[str, int | None], str] = {}
+    for rank in plan.ranks:
+        node = cluster.node(rank.node)
+        if node is not None:
+            other = hosts.setdefault((node.host, node.port), node.name)
+            if other != node.name:
+                yield finding("same-machine", f"{node.name} and {other} are one host: {node.host}", node=node.name)
+
+
+def _differing(present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    columns: Sequence[tuple[str, str, Mapping[str, object]]] = (
+        ("architecture-differs", "architectures", {n: f.architecture for n, f in present.items()}),
+        ("driver-differs", "GPU drivers", {n: f.gpu_driver for n, f in present.items()}),
+        ("gpu-differs", "GPUs", {n: f.gpu_names for n, f in present.items()}),
+        ("kernel-differs", "kernels", {n: f.kernel for n, f in present.items()}),
+        ("container-version-differs", "container engines", {n: f.container_version for n, f in present.items()}),
+    )
+    for code, what, values in columns:
+        texts = {
+            name: ", ".join(value) if isinstance(value, tuple) else str(value)
+            for name, value in values.items()
+            if not isinstance(value, Absent) and value != ()
+        }
+        yield from _odd(code, what, texts)
+
+
+def _odd(code: str, what: str, values: Mapping[str, str], note: str = "", short: int = 60) -> Iterator[Finding]:
+    """One finding that names the nodes of each value, the most common value first."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        groups.setdefault(value, []).append(name)
+    if len(groups) < 2:
+        return
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    texts = [f"{value[:short]} on {', '.join(names)}" for value, names in ordered]
+    odd = ordered[1][1][0] if len(ordered) == 2 and len(ordered[1][1]) == 1 else None
+    yield finding(
+        code,
+        f"{what} differ: {'; '.join(texts)}{note}",
+        node=odd,
+        observed=ordered[1][0][:short],
+        expected=ordered[0][0][:short],
+    )
