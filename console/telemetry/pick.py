@@ -28,7 +28,10 @@ def rows(data: Mapping[str, Any], key: str = "rows") -> list[Any]:
 
 def text(value: object, *, limit: int = 300) -> str:
     """A string safe to show; "" for anything else."""
-    return clean_line(value, limit=limit) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    # JSON may hold half of a surrogate pair, which no terminal and no file can be given.
+    return clean_line(value[: limit * 8].encode("utf-8", "replace").decode("utf-8"), limit=limit)
 
 
 def raw(data: Mapping[str, Any], key: str) -> str:
