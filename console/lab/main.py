@@ -1,0 +1,133 @@
+"""`nightdeck lab`: bring a simulated cluster up and keep it up."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from console.base.errors import ExitCode, NightdeckError
+from console.lab.clock import SPEED_SCREEN
+from console.lab.lab import Lab, LabConfig
+from console.lab.registry import register, unregister
+from console.lab.scenarios import SCENARIOS
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="nightdeck lab",
+        description="A simulated cluster that speaks real SSH.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="scenarios:\n" + "\n".join(f"  {s.name:<20} {s.summary}" for s in SCENARIOS.values()),
+    )
+    p.add_argument("--dir", type=Path, help="the lab's folder (default: a new one, removed at the end)")
+    p.add_argument("--nodes", type=int, default=8, help="how many nodes, up to 128 (default: 8)")
+    p.add_argument(
+        "--speed",
+        type=float,
+        default=None,
+        help=f"lab seconds a second (default: $NIGHTDECK_LAB_SPEED or {SPEED_SCREEN:g})",
+    )
+    p.add_argument("--scenario", default="healthy", help="the fault to have (default: healthy, none)")
+    p.add_argument(
+        "--recipes", type=Path, action="append", default=[], help="a folder of recipes whose images every node has"
+    )
+    p.add_argument("--image", action="append", default=[], help="another image that every node has")
+    p.add_argument(
+        "--serve", action="store_true", help="register, so that `--cluster lab` of other commands uses this one"
+    )
+    p.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    return p
+
+
+def speed_from_environment(default: float) -> float:
+    """`NIGHTDECK_LAB_SPEED`, or `default` where it is unset or no number above 0."""
+    try:
+        speed = float(os.environ.get("NIGHTDECK_LAB_SPEED", ""))
+    except ValueError:
+        return default
+    return speed if speed > 0 else default
+
+
+async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: bool = False) -> None:
+    """Bring the lab up, say so in one line on standard output, and keep it until a signal or the parent's end."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    lab = Lab(config)
+    try:
+        await lab.start()
+        if registered:
+            register(lab.folder)
+        if parent_pipe:
+            await _watch_parent(stop)
+        state = {
+            "ready": True,
+            "cluster": str(lab.cluster_file),
+            "folder": str(lab.folder),
+            "pid": os.getpid(),
+            "control": str(lab.control_socket),
+        }
+        sys.stdout.write(json.dumps(state) + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+    finally:
+        if registered:
+            unregister()
+        await lab.close()
+
+
+async def _watch_parent(stop: asyncio.Event) -> None:
+    """The parent holds the other end of our standard input; when it goes, however it goes, the lab goes too."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    async def watch() -> None:
+        with contextlib.suppress(OSError):
+            while await reader.read(4096):
+                pass
+        stop.set()
+
+    task = asyncio.create_task(watch(), name="parent")
+    task.add_done_callback(lambda _: stop.set())
+
+
+def bundled_recipes() -> list[Path]:
+    """The recipes that come with the product, from a checkout or from an installed package."""
+    root = Path(__file__).resolve().parents[1]
+    return [p for p in (root.parent / "recipes", root / "_shipped" / "recipes", Path("recipes")) if p.is_dir()]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line. Exit codes as of all commands."""
+    options = parser().parse_args(argv)
+    own = options.dir is None
+    folder = Path(tempfile.mkdtemp(prefix="nightdeck-lab-")) if own else options.dir
+    config = LabConfig(
+        folder=folder,
+        nodes=options.nodes,
+        speed=options.speed if options.speed is not None else speed_from_environment(SPEED_SCREEN),
+        scenario=options.scenario,
+        recipes=(*bundled_recipes(), *options.recipes),
+        images=tuple(options.image),
+    )
+    try:
+        asyncio.run(serve(config, registered=options.serve, parent_pipe=options.parent_pipe))
+    except (NightdeckError, ValueError) as e:
+        sys.stderr.write(f"nightdeck lab: {e}\n")
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    finally:
+        if own:
+            shutil.rmtree(folder, ignore_errors=True)
+    return ExitCode.DONE
