@@ -54,7 +54,7 @@ class Bed:
         infiniband: bool = False,
         mem: str | None = None,
         base: Path | None = None,
-        binds: tuple[Path, ...] = (),
+        binds: tuple[tuple[Path, Path], ...] = (),
         user: str = "root",
         max_sessions: int = 64,
         nofile: int | None = None,

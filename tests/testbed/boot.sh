@@ -61,9 +61,8 @@ grep -q '^operator:' "$R/etc/passwd" || {
 if grep -q '^docker:' "$R/etc/group"; then sed -i 's/^\(docker:[^:]*:[^:]*:\).*/\1operator/' "$R/etc/group"
 else echo 'docker:x:1501:operator' >>"$R/etc/group"; fi
 mount --bind "$D/docker" "$R/var/lib/docker"
-while IFS= read -r path; do
-  [ -n "$path" ] || continue
-  mkdir -p "$R$path"; mount --bind "$path" "$R$path"; mount -o remount,bind,ro "$R$path" 2>/dev/null || true
+while IFS=$'\t' read -r here there; do
+  mkdir -p "$R$there"; mount --bind "$here" "$R$there"; mount -o remount,bind,ro "$R$there"
 done <"$D/binds"
 
 echo "$HOST" >"$R/etc/hostname"

@@ -46,7 +46,8 @@ class Options:
     """What every host of a bed gets. mem and disk as the kernel writes sizes ("2500M", "512m").
 
     docker: a container engine of its own. gpu: stub nvidia-smi and container hook. infiniband: two RoCE ports to
-    look at and /dev/infiniband. binds: folders of this machine seen read-only at the same path.
+    look at and /dev/infiniband. binds: (folder of this machine, where the host
+    sees it, read-only).
     max_sessions: channels per SSH connection. nofile: hard limit of open files for all that runs on the host.
     """
 
@@ -55,7 +56,7 @@ class Options:
     infiniband: bool = False
     mem: str | None = None
     disk: str = "512m"
-    binds: tuple[Path, ...] = ()
+    binds: tuple[tuple[Path, Path], ...] = ()
     max_sessions: int = 64
     nofile: int | None = None
 
@@ -108,7 +109,7 @@ class Host:
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(self.folder / "hk"))
         (self.folder / "ak").write_text(authorized)
         (self.folder / "hosts").write_text(hosts)
-        (self.folder / "binds").write_text("".join(f"{path}\n" for path in self.options.binds))
+        (self.folder / "binds").write_text("".join(f"{here}\t{there}\n" for here, there in self.options.binds))
         (self.folder / "sshd_config").write_text(SSHD_CONFIG.format(sessions=self.options.max_sessions))
         if self.options.docker:
             self._program("root/.start-dockerd", DOCKERD.format(cgroup=self.cgroup))

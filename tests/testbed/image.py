@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,11 +48,16 @@ def archive(reference: str = REFERENCE, *, variant: str = "") -> Archive:
             fresh = Path(folder) / "image.tar"
             _pack(fresh, compile_stub(Path(folder)), busybox, reference, variant)
             fresh.rename(target)
-    with tarfile.open(target) as packed:
+    return opened(target)
+
+
+def opened(path: Path) -> Archive:
+    """An archive that lies on disk."""
+    with tarfile.open(path) as packed:
         manifest = packed.extractfile("manifest.json")
         assert manifest is not None
-        config = str(json.load(manifest)[0]["Config"])
-    return Archive(target, f"sha256:{config.removesuffix('.json')}", reference)
+        entry = json.load(manifest)[0]
+    return Archive(path, f"sha256:{str(entry['Config']).removesuffix('.json')}", str(entry["RepoTags"][0]))
 
 
 def compile_stub(folder: Path) -> Path:
@@ -99,19 +105,25 @@ def _pack(target: Path, stub: Path, busybox: Path | None, reference: str, varian
             _add(tar, "bin/busybox", busybox.read_bytes(), mode=0o755)
             for applet in APPLETS:
                 _add(tar, f"bin/{applet}", kind=tarfile.SYMTYPE, link="busybox")
-    data = layer.getvalue()
+    packed = target.with_suffix(".layer")
+    packed.write_bytes(layer.getvalue())
+    labels = {"variant": variant} if variant else {}
+    env = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
+    pack(target, packed, reference, {"Entrypoint": ["vllm", "serve"], "Env": env, "Labels": labels})
+
+
+def pack(target: Path, layer: Path, reference: str, settings: Mapping[str, object]) -> str:
+    """Write an image archive of one layer (an uncompressed tar) and return the image's Id without `sha256:`."""
+    with layer.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
     config = json.dumps(
         {
             "architecture": "arm64" if os.uname().machine == "aarch64" else "amd64",
             "os": "linux",
             "created": "2026-09-18T00:00:00Z",
-            "config": {
-                "Entrypoint": ["vllm", "serve"],
-                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-                "Labels": {"variant": variant} if variant else {},
-            },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}"]},
-            "history": [{"created": "2026-09-18T00:00:00Z", "created_by": "stub"}],
+            "config": settings,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            "history": [{"created": "2026-09-18T00:00:00Z", "created_by": "nightdeck's testbed"}],
         },
         sort_keys=True,
     ).encode()
@@ -119,8 +131,9 @@ def _pack(target: Path, stub: Path, busybox: Path | None, reference: str, varian
     manifest = [{"Config": f"{image_id}.json", "RepoTags": [reference], "Layers": ["layer.tar"]}]
     with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as tar:
         _add(tar, f"{image_id}.json", config)
-        _add(tar, "layer.tar", data)
+        tar.add(layer, "layer.tar")
         _add(tar, "manifest.json", json.dumps(manifest).encode())
+    return image_id
 
 
 def _add(

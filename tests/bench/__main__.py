@@ -1,0 +1,65 @@
+"""`python -m tests.bench`: brings up eight hosts, measures, prints tables."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from tests.bench import limits, own
+from tests.bench.ground import Ground
+from tests.bench.measure import Measure, series
+from tests.bench.table import Series, render
+from tests.testbed.bed import Bed, BedUnavailable
+
+# To add a figure: write one async function that returns seconds, and name it here or in its module's tuple.
+TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
+    "base": ("connections", limits.BASE),
+    "launch": ("launch on eight hosts", (*limits.LAUNCH, *own.LAUNCH)),
+    "stop": ("stop on eight hosts", (*limits.STOP, *own.STOP)),
+}
+
+
+async def table(name: str, ground: Ground, rounds: int) -> str:
+    title, measures = TABLES[name]
+    rows: list[Series] = []
+    limit: Series | None = None
+    for measure in measures:
+        print(f"  {name}: {measure.name}", file=sys.stderr, flush=True)
+        row = await series(measure, ground, rounds)
+        rows.append(row)
+        if measure.limit:
+            limit = row
+    return render(title, rows, limit)
+
+
+async def everything(bed: Bed, names: Sequence[str], rounds: int) -> None:
+    ground = Ground(bed)
+    for name in names:
+        print(f"\n{await table(name, ground, rounds)}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join(TABLES)} (all)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--hosts", type=int, default=8)
+    args = parser.parse_args()
+    if unknown := [name for name in args.tables if name not in TABLES]:
+        parser.error(f"no such table: {', '.join(unknown)}")
+    try:
+        with Bed.up(args.hosts) as bed:
+            print(f"{args.hosts} hosts and this side share {os.cpu_count()} cores; Python {platform.python_version()};")
+            print("the engine is a stub that boots in 0 s: every figure is the launcher's own.")
+            asyncio.run(everything(bed, args.tables or list(TABLES), args.rounds))
+    except BedUnavailable as reason:
+        print(f"no bench here: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
