@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from console.base.findings import Finding
 from console.base.secrets import is_secret_name, mask_text
@@ -16,14 +16,16 @@ from console.plan.nccl import nccl_buffers
 from console.recipe.model import Recipe
 
 
-def lint_recipe(recipe: Recipe, nodes: int) -> tuple[Finding, ...]:
-    """Findings for a recipe on so many nodes, the worst first. Nothing is asked of a node; never raises."""
+def lint_recipe(recipe: Recipe, nodes: int, *, cluster_env: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """Findings for a recipe on so many nodes, the worst first. cluster_env: what the cluster file sets on all nodes.
+    Nothing is asked of a node; never raises."""
     values = effective(recipe)
+    env = {**(cluster_env or {}), **recipe.env}
     found = [
         *lint_arguments(recipe, values),
         *_sizes(recipe, values, nodes),
-        *_memory(recipe, values, nodes),
-        *_environment(recipe, nodes),
+        *_memory(recipe, values, nodes, env),
+        *_environment(recipe, nodes, env),
         *_image(recipe),
         *_secrets(recipe, values),
     ]
@@ -45,6 +47,12 @@ def _sizes(recipe: Recipe, values: Effective, nodes: int) -> Iterator[Finding]:
         )
     if nodes > 1 and recipe.distributed_backend == "ray":
         yield finding("ray-not-supported", "distributed_backend is ray", observed="ray", expected="mp")
+    if recipe.shm_size and all(f.code != "shm-size-no-effect" for f in recipe.findings):
+        yield finding(
+            "shm-size-no-effect",
+            f"shm_size {recipe.shm_size} has no effect: ranks share the host's /dev/shm (--ipc host)",
+            observed=recipe.shm_size,
+        )
     seqs, k, captured = values.max_num_seqs, values.speculative_tokens, values.capture_sizes
     if captured and seqs and seqs > 0:
         largest = seqs * ((k or 0) + 1)
@@ -64,20 +72,20 @@ def _sizes(recipe: Recipe, values: Effective, nodes: int) -> Iterator[Finding]:
             )
 
 
-def _memory(recipe: Recipe, values: Effective, nodes: int) -> Iterator[Finding]:
+def _memory(recipe: Recipe, values: Effective, nodes: int, env: Mapping[str, str]) -> Iterator[Finding]:
     if recipe.gpus == "none":
         return
-    if nodes >= 8 and nccl_buffers(recipe.env) != "small":
+    if nodes >= 8 and nccl_buffers(env) != "small":
         yield finding(
             "nccl-buffers-default",
-            f"NCCL's buffers are {'only partly set' if nccl_buffers(recipe.env) == 'partly' else 'at their default'}: "
+            f"NCCL's buffers are {'only partly set' if nccl_buffers(env) == 'partly' else 'at their default'}: "
             f"about 11.61 GiB on each node at eight ranks instead of 0.425 GiB",
-            observed=nccl_buffers(recipe.env),
+            observed=nccl_buffers(env),
         )
     model = known_model(recipe.model)
     if model is not None and model.engram and recipe.engine == "vllm":
         given = any(arg.flag and arg.flag.split(".")[0] == "--engram-config" for arg in values.args)
-        if not given and recipe.env.get("DSV41_ENGRAM_DISK", "0") in ("", "0"):
+        if not given and env.get("DSV41_ENGRAM_DISK", "0") in ("", "0"):
             yield finding(
                 "engram-pinned",
                 "no --engram-config: the Engram tables (23.6 GiB a node at eight ranks) go to pinned host memory",
@@ -86,7 +94,7 @@ def _memory(recipe: Recipe, values: Effective, nodes: int) -> Iterator[Finding]:
             )
 
 
-def _environment(recipe: Recipe, nodes: int) -> Iterator[Finding]:
+def _environment(recipe: Recipe, nodes: int, env: Mapping[str, str]) -> Iterator[Finding]:
     for name in recipe.env:
         known = nearest(name)
         if known is not None:
@@ -99,10 +107,10 @@ def _environment(recipe: Recipe, nodes: int) -> Iterator[Finding]:
             "ready-timeout-note",
             f"VLLM_ENGINE_READY_TIMEOUT_S ends no boot; the console's own deadline is {recipe.ready_timeout_s:g} s",
         )
-    arch = recipe.env.get("TORCH_CUDA_ARCH_LIST", "") + recipe.env.get("FLASHINFER_CUDA_ARCH_LIST", "")
-    if "12.1" in arch and "MAX_JOBS" not in recipe.env:
+    arch = env.get("TORCH_CUDA_ARCH_LIST", "") + env.get("FLASHINFER_CUDA_ARCH_LIST", "")
+    if "12.1" in arch and "MAX_JOBS" not in env:
         yield finding("jit-unbounded", "kernels may be compiled at run time and MAX_JOBS is not set")
-    offline = recipe.env.get("HF_HUB_OFFLINE", "").strip().lower() in ("1", "true", "yes", "on")
+    offline = env.get("HF_HUB_OFFLINE", "").strip().lower() in ("1", "true", "yes", "on")
     if offline and not is_path(recipe.model):
         yield finding("offline-hub-model", f"{recipe.model} must be in every node's cache: HF_HUB_OFFLINE is set")
 

@@ -29,10 +29,11 @@ def command_lines(plan: Plan, rank: RankPlan) -> tuple[str, ...]:
     """One rank's command for a POSIX shell, a flag and its values on each line, lines joined by a backslash."""
     lines: list[list[str]] = []
     words = shown_argv(plan, rank)
-    image_at = len(words) - len(rank.engine_argv)
+    engine_at = len(words) - len(rank.engine_argv)
+    image_at = max((i for i in range(engine_at) if words[i] == plan.image), default=engine_at)
     for i, word in enumerate(words):
         quoted = shlex.quote(word)
-        if not lines or (i > 2 and is_flag(word)) or i == image_at:
+        if not lines or (i > 2 and is_flag(word)) or i in (image_at, engine_at):
             lines.append([quoted])
         else:
             lines[-1].append(quoted)

@@ -173,21 +173,35 @@ def _findings(budget: NodeBudget, values: Effective, env: Mapping[str, str]) -> 
                 remedy=remedy,
             )
         )
-    stays = budget.stays
-    if known(stays) and stays < budget.reserve:
-        exhausted = stays < 0 and not found
-        text = f"{gib(stays)} would stay available" if stays >= 0 else f"{gib(-stays)} more than there is"
-        found.append(
-            finding(
-                "memory-exhausted" if exhausted else "memory-reserve",
-                f"{node}: while serving {text} [inferred]; the reserve is {gib(budget.reserve)}",
-                node=node,
-                observed=gib(stays),
-                expected=f"at least {gib(budget.reserve)}",
-                remedy=remedy,
-            )
-        )
+    if share is None or available >= share:
+        found += _reserve_findings(budget, short=bool(found), env=env, remedy=remedy)
     return found + _kv_findings(budget, values)
+
+
+def _reserve_findings(budget: NodeBudget, *, short: bool, env: Mapping[str, str], remedy: str) -> list[Finding]:
+    """short: NCCL's buffers alone stop the gate; then it is said what would stay once they are set."""
+    nccl = budget.part("nccl")
+    stays = budget.stays
+    if isinstance(stays, Absent) or nccl is None or isinstance(nccl.size, Absent):
+        return []
+    if short:
+        stays += max(0, nccl.size - SMALL_8) if nccl_buffers(env) != "small" else 0
+    if stays >= budget.reserve:
+        return []
+    text = (
+        f"{gib(stays)} would stay available" if stays >= 0 else f"{gib(-stays)} more than the node has would be taken"
+    )
+    when = "while serving, with NCCL's buffers set," if short else "while serving"
+    return [
+        finding(
+            "memory-exhausted" if stays < 0 and not short else "memory-reserve",
+            f"{budget.node}: {when} {text} [inferred]; the reserve is {gib(budget.reserve)}",
+            node=budget.node,
+            observed=gib(stays),
+            expected=f"at least {gib(budget.reserve)}",
+            remedy=remedy,
+        )
+    ]
 
 
 def _kv_findings(budget: NodeBudget, values: Effective) -> list[Finding]:

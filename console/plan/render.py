@@ -24,6 +24,7 @@ from console.plan.fabric import Fabric, check_addresses, check_rdma, fabric_of
 from console.plan.flags import find_value, without
 from console.plan.lint import lint_recipe
 from console.plan.memory import memory_budget
+from console.plan.memory_model import MeasuredBoot
 from console.plan.model import Plan, RankPlan
 from console.plan.mounts import Bind, binds_of
 from console.plan.network import merge_env, network_env
@@ -42,9 +43,12 @@ def make_plan(
     nodes: Sequence[str] | None = None,
     node_count: int | None = None,
     head: str | None = None,
+    measured: MeasuredBoot | None = None,
+    headers_bytes: int | None = None,
 ) -> Plan:
     """A launch, rendered. launched_at: epoch seconds, for the label. node_count: run on so many nodes instead of
-    required_nodes; the tensor parallel size follows.
+    required_nodes; the tensor parallel size follows. measured: an earlier boot of this recipe; headers_bytes: the
+    checkpoint's tensors over all ranks; both for the memory budget.
 
     Raises UsageError for what cannot be rendered at all: an engine or a backend that is not supported, nodes that the
     cluster lacks, too few nodes, a path that no mount can carry. Everything else becomes a finding; one that blocks
@@ -57,7 +61,7 @@ def make_plan(
     values = effective(recipe)
     _refuse_ray(recipe, values, world)
     per_node = values.world // world if values.world % world == 0 else 1
-    found: list[Finding] = [*recipe.findings, *cluster.findings, *lint_recipe(recipe, world)]
+    found: list[Finding] = [*recipe.findings, *cluster.findings, *lint_recipe(recipe, world, cluster_env=cluster.env)]
     adapts, adapt_findings = adapt_flags(recipe, chosen, facts, per_node_gpus=per_node)
     found += adapt_findings
     fabrics, network, network_findings = _network(recipe, chosen, facts, engine)
@@ -89,7 +93,13 @@ def make_plan(
     differs, unexplained = prove(ranks, truths)
     found += [finding("ranks-differ", text) for text in unexplained]
     memory = memory_budget(
-        recipe, {n.name: facts.get(n.name, NOT_ASKED) for n in chosen}, world, head=chosen[0].name, env=envs[0]
+        recipe,
+        {n.name: facts.get(n.name, NOT_ASKED) for n in chosen},
+        world,
+        measured,
+        headers_bytes,
+        head=chosen[0].name,
+        env=envs[0],
     )
     return Plan(
         recipe_slug=recipe.slug,
