@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from console.base.errors import FileError, UsageError
 from console.base.secrets import is_secret_name, mask_text
 from console.base.text import clean_line
-from console.base.toml_locate import Document, Path
+from console.base.toml_locate import Document, Path, key_text
 
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -145,11 +145,11 @@ def _one(doc: Document, path: Path, item: Any, what: str) -> FileError:
             remedy = f"write {found} without quotes"
         return doc.error(f"must be {_WANTED[kind]}, found {named(found)}", path, remedy=remedy)
     if kind == "greater_than_equal":
-        return doc.error(f"must be at least {context.get('ge')}, found {named(found)}", path)
+        return doc.error(f"must be at least {_limit(context, 'ge')}, found {named(found)}", path)
     if kind == "greater_than":
-        return doc.error(f"must be more than {context.get('gt')}, found {named(found)}", path)
+        return doc.error(f"must be more than {_limit(context, 'gt')}, found {named(found)}", path)
     if kind == "less_than_equal":
-        return doc.error(f"must be at most {context.get('le')}, found {named(found)}", path)
+        return doc.error(f"must be at most {_limit(context, 'le')}, found {named(found)}", path)
     if kind == "literal_error":
         allowed = str(context.get("expected", "")).replace("'", '"')
         names = re.findall(r'"([^"]+)"', allowed)
@@ -160,6 +160,11 @@ def _one(doc: Document, path: Path, item: Any, what: str) -> FileError:
     if kind == "value_error":
         return doc.error(clean_line(str(context.get("error", item["msg"])), limit=400), path)
     return doc.error(f"{clean_line(item['msg'], limit=200)}, found {named(found)}", path)
+
+
+def _limit(context: Mapping[str, object], name: str) -> str:
+    limit = context.get(name)
+    return f"{limit:g}" if isinstance(limit, float) else str(limit)
 
 
 def _missing(doc: Document, path: Path, what: str) -> FileError:
@@ -173,6 +178,6 @@ def _missing(doc: Document, path: Path, what: str) -> FileError:
         line, column = doc.place((*path[:-1], near))
         message = f'missing, and the {what} needs it; "{clean_line(near, limit=60)}" stands here'
         return FileError(
-            message, file=doc.file, line=line, column=column, key=wanted, remedy=f'did you mean "{wanted}"?'
+            message, file=doc.file, line=line, column=column, key=key_text(path), remedy=f'did you mean "{wanted}"?'
         )
     return doc.error(f"missing, and the {what} needs it", path, value=False)

@@ -116,7 +116,7 @@ def _expanded(
 
 
 def _twice(doc: Document, nodes: list[_Named], errors: list[FileError]) -> None:
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, str], tuple[int, str]] = {}
     for node in nodes:
         keys = [("host", node.host)]
         if node.name != node.host:
@@ -132,12 +132,12 @@ def _twice(doc: Document, nodes: list[_Named], errors: list[FileError]) -> None:
             space = "name" if kind == "host" and node.name == node.host else kind
             for one in {kind, space}:
                 if (one, value) in seen:
-                    line, _ = doc.place(("nodes", seen[one, value], kind), value=True)
+                    line, _ = doc.place(("nodes", *seen[one, value]), value=True)
                     message = f"named twice: {named(value)} stands on line {line} already"
                     errors.append(doc.error(message, ("nodes", node.entry, kind)))
                     break
-            seen.setdefault((kind, value), node.entry)
-            seen.setdefault((space, value), node.entry)
+            seen.setdefault((kind, value), (node.entry, kind))
+            seen.setdefault((space, value), (node.entry, kind))
 
 
 def _node(table: ClusterTable, node: NodeTable, named_: _Named) -> Node:

@@ -74,6 +74,10 @@ class BootFolder:
         """states.json of a folder of evidence: what each node's engine and the head's API said."""
         self._write_json(STATES, states)
 
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        """facts.json: what each node said of itself before the launch."""
+        self._write_json("facts.json", facts)
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """boot.json: the ledger's row. `id` and `number` are added."""
         self._write_json(SUMMARY, {**summary, "id": self.id, "number": self.number})

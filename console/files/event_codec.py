@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -60,7 +60,7 @@ def _fit(hint: Any, value: Any) -> Any:
         return value
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return _first([(lambda h=h: _fit(h, value)) for h in args])
+        return _first(args, value)
     if hint is type(None):
         return _only(value is None, None)
     if origin is tuple:
@@ -71,7 +71,7 @@ def _fit(hint: Any, value: Any) -> Any:
         return {str(k): _fit(args[1], v) for k, v in value.items()}
     if is_dataclass(hint):
         _only(isinstance(value, dict), None)
-        return _build(hint, value)
+        return _build(cast("type", hint), value)
     if issubclass(hint, Enum):
         try:
             return hint(value)
@@ -90,10 +90,10 @@ def _only(fits: bool, value: Any) -> Any:
     return value
 
 
-def _first(tries: list[Callable[[], Any]]) -> Any:
-    for attempt in tries:
+def _first(hints: Sequence[Any], value: Any) -> Any:
+    for hint in hints:
         try:
-            return attempt()
+            return _fit(hint, value)
         except _Misfit:
             continue
     raise _Misfit

@@ -110,7 +110,15 @@ def _take(
     errors: list[FileError],
 ) -> None:
     if key not in group:
-        errors.append(_error(doc, path, "unknown colour", did_you_mean(key, known), at_key=True))
+        errors.append(
+            _error(
+                doc,
+                path,
+                "unknown table" if isinstance(value, Mapping) else "unknown colour",
+                did_you_mean(key, known),
+                at_key=True,
+            )
+        )
     elif not isinstance(value, str) or not _COLOUR.fullmatch(value):
         shown = named(value).removeprefix("the text ")
         errors.append(_error(doc, path, f"not a colour: {shown}", _ALLOWED))

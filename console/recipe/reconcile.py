@@ -86,6 +86,9 @@ def _number(text: str, most: int | None) -> int | None:
 
 def _size_errors(doc: Document, numbers: Mapping[str, int], found: Sequence[Flag]) -> list[FileError]:
     errors: list[FileError] = []
+    sizes = ("required_nodes", "tensor_parallel_size", "pipeline_parallel_size")
+    if any(key in doc.data and key not in numbers for key in sizes):
+        return errors  # of a wrong type: that is another error
     nodes = numbers.get("required_nodes")
     tensor, pipeline = numbers.get("tensor_parallel_size", 1), numbers.get("pipeline_parallel_size", 1)
     data = next((_number(f.value or "", None) for f in found if f.name == "--data-parallel-size"), None) or 1
