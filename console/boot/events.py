@@ -52,7 +52,8 @@ class StepChanged:
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
     """A rank's container as the node's engine describes it. status is the engine's word (`created`, `running`,
-    `exited`, `dead`, `paused`), or `absent` when the node answered that there is none."""
+    `exited`, `dead`, `paused`), or `absent` when the node answered that there is none. node/container: where it was
+    found, for a rank of which that was not known."""
 
     at: float
     rank: int
@@ -62,6 +63,8 @@ class ContainerSeen:
     started_at: float | None = None
     finished_at: float | None = None
     error: str = ""
+    node: str = ""
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,8 @@ def _container(state: BootState, event: ContainerSeen) -> BootState:
             started_at=event.started_at if event.started_at is not None else rank.started_at,
             finished_at=event.finished_at,
             error=event.error,
+            node=rank.node or event.node,
+            container=rank.container or event.container,
         ),
     )
 

@@ -28,7 +28,7 @@ async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
         async with world.hub(watch=False) as hub:
             made = await hub.plan(args.name, nodes=args.nodes, head=args.head)
         if out.as_json:
-            out.data(plan_json(made))
+            out.data({"schema": 1, **plan_json(made)})
         else:
             show_plan(made, out)
         return ExitCode.FAILED if made.blocks else ExitCode.DONE

@@ -9,7 +9,8 @@ from console.base.errors import ExitCode
 from console.base.findings import Finding, Severity
 from console.cli.out import Out
 from console.cli.world import World
-from console.plan.folded import folded_lines, full_lines
+from console.plan.folded import folded
+from console.plan.masked import command_lines
 from console.plan.model import Plan
 from console.plan.preflight import verdict
 from console.plan.to_json import plan_json
@@ -21,15 +22,21 @@ async def plan(args: argparse.Namespace, world: World, out: Out) -> int:
     async with world.hub(watch=False) as hub:
         made = await hub.plan(args.name, nodes=args.nodes, head=args.head, ask_nodes=not args.offline)
     if out.as_json:
-        out.data(plan_json(made))
+        out.data({"schema": 1, **plan_json(made)})
         return ExitCode.DONE
     show_plan(made, out, full=args.full)
     return ExitCode.DONE
 
 
 def show_plan(made: Plan, out: Out, *, full: bool = False) -> None:
-    for line in full_lines(made) if full else folded_lines(made):
-        out.line(line)
+    if full:
+        for rank in made.ranks:
+            out.line(f"# rank {rank.rank} on {rank.node}:")
+            for line in command_lines(made, rank):
+                out.line(line)
+    else:
+        for line in folded(made):
+            out.line(line)
     if made.unexplained:
         out.line("")
         out.line("NOT EQUAL between ranks, and nothing explains it:")

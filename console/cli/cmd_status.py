@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from console.base.absent import Absent, known
 from console.base.errors import ExitCode, UsageError
-from console.base.units import bytes_text, duration
+from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
+from console.telemetry.freshness import Freshness, State
 from console.telemetry.to_json import node_json
 
 SETTLE_S = 20.0
@@ -23,7 +24,13 @@ def node_rows(snap: Snapshot) -> list[dict[str, object]]:
     """`nodes[]` of `top` and `status`."""
     out: list[dict[str, object]] = []
     for view in snap.nodes:
-        row = node_json(view.node.name, view.state, view.age_s, view.sample, why=view.why)
+        age = None if isinstance(view.age_s, Absent) else view.age_s
+        # Before the first sample nothing is known of the node: for a script that is `lost` with its reason.
+        state = State.LOST if view.state == "waiting" else State(view.state)
+        why = view.why or ("no sample yet" if age is None else "")
+        row = node_json(
+            view.node.name, Freshness(state, age, why), None if isinstance(view.sample, Absent) else view.sample
+        )
         row["remedy"] = view.remedy or None
         row["rank"] = view.rank
         out.append(row)
@@ -97,7 +104,7 @@ def _node_cells(view: NodeView) -> list[str]:
         return "n/a" if value is None or isinstance(value, Absent) else f"{value:.0f}{unit}"
 
     def size(value: int | Absent) -> str:
-        return "n/a" if isinstance(value, Absent) else bytes_text(value)
+        return "n/a" if isinstance(value, Absent) else size_text(value)
 
     load = s.cpu.load1
     return [

@@ -41,12 +41,15 @@ class Splitter:
 
 
 class Resume:
-    """What is needed to go on after a cut: the last stamp and the lines within the overlap."""
+    """What is needed to go on after a cut: the last stamp and the stamps of the lines within the overlap.
+
+    A stamp stands for its line: the engine replays in its file's order, so of several lines with one stamp the first
+    ones are those that are held, also where the held copy had a secret masked."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[bytes, int]] = deque(maxlen=_WINDOW_LINES)
+        self._recent: deque[bytes] = deque(maxlen=_WINDOW_LINES)
         self._last = b""
-        self._known: Counter[tuple[bytes, int]] = Counter()
+        self._known: Counter[bytes] = Counter()
 
     def seed(self, lines: Sequence[bytes]) -> None:
         """Lines that are already held (a log file of an earlier run)."""
@@ -64,7 +67,7 @@ class Resume:
 
     def fresh(self, line: bytes) -> bool:
         """True for a line that was not here before; it is remembered."""
-        key = _key(line)
+        key = stamp_of(line)
         if self._known:
             if self._known.get(key, 0) > 0:
                 self._known[key] -= 1
@@ -74,20 +77,23 @@ class Resume:
         return True
 
     def _remember(self, line: bytes) -> None:
-        key = _key(line)
-        if key[0] and key[0] >= self._last:
-            self._last = key[0]
+        key = stamp_of(line)
+        self._last = max(self._last, key)
         self._recent.append(key)
         floor = _parse(self._last)
-        if floor is not None:
-            edge = (floor - timedelta(seconds=OVERLAP_S + 1)).strftime("%Y-%m-%dT%H:%M:%S").encode()
-            while self._recent and self._recent[0][0] < edge:
+        if floor is not None and self._recent[0] < (edge := _edge(floor)):
+            while self._recent and self._recent[0] < edge:
                 self._recent.popleft()
 
 
-def _key(line: bytes) -> tuple[bytes, int]:
+def stamp_of(line: bytes) -> bytes:
+    """The engine's time stamp in front of a line, or nothing."""
     stamp = line[:_STAMP_LIMIT].split(b" ", 1)[0]
-    return (stamp if len(stamp) >= 20 and stamp[10:11] == b"T" and stamp[:4].isdigit() else b"", hash(line))
+    return stamp if len(stamp) >= 20 and stamp[10:11] == b"T" and stamp[:4].isdigit() else b""
+
+
+def _edge(floor: datetime) -> bytes:
+    return (floor - timedelta(seconds=OVERLAP_S + 1)).strftime("%Y-%m-%dT%H:%M:%S").encode()
 
 
 def _parse(stamp: bytes) -> datetime | None:
@@ -159,7 +165,7 @@ class Tail:
             async for block in stream.blocks():
                 lines = []
                 for line in splitter.feed(block):
-                    if _key(line)[0]:
+                    if stamp_of(line):
                         if self._resume.fresh(line):
                             lines.append(line)
                     elif line.strip():
@@ -169,7 +175,7 @@ class Tail:
                     self._sink(lines)
             result = stream.result()
         rest = splitter.reset()
-        if rest and _key(rest)[0] and self._resume.fresh(rest):
+        if stamp_of(rest) and self._resume.fresh(rest):
             self._sink([rest])
         elif rest.strip():
             last_words = rest

@@ -1,0 +1,223 @@
+"""The composition root: settings, files, cluster, transport and services put together under a face."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from console.base.errors import FileError, UsageError
+from console.base.findings import Finding
+from console.base.theme import ThemeColours
+from console.cli.main import main as cli_main
+from console.cluster.model import Cluster
+from console.cluster.parse import local_cluster
+from console.files.clusters import find_cluster, load_cluster
+from console.files.journal import Journal
+from console.files.places import Places, find_places
+from console.files.recipes import RecipeShelf, load_recipe, load_recipes
+from console.files.settings import Settings, load_settings
+from console.files.themes import load_themes
+from console.recipe.model import Recipe
+from console.services.console_hub import ConsoleHub
+from console.services.hub import BootSummary, HubApi, RecipeProblem
+from console.services.ledger import Ledger
+from console.transport.pool import make_fleet
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class DiskShelf:
+    """`Shelf` over the folders of this machine."""
+
+    def __init__(self, places: Places, extra: Path | None) -> None:
+        self._places = places
+        self._extra = extra
+
+    def _read(self) -> RecipeShelf:
+        return load_recipes(self._places, self._extra)
+
+    def load(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
+        shelf = self._read()
+        return shelf.recipes, tuple(_problem(e) for e in shelf.errors)
+
+    def get(self, name: str) -> Recipe:
+        path = Path(name)
+        if name.endswith(".toml") or os.sep in name:
+            return load_recipe(path / "recipe.toml" if path.is_dir() else path)
+        return self._read().get(name)
+
+    def themes(self) -> Sequence[ThemeColours]:
+        return load_themes(self._places).themes
+
+    def write_log(self, name: str, text: str) -> str:
+        folder = self._places.state / "logs"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = folder / Path(name).name
+        path.write_text(text, encoding="utf-8", errors="replace")
+        return str(path)
+
+
+def _problem(error: FileError) -> RecipeProblem:
+    return RecipeProblem(error.file, error.message, error.line, error.column, error.key)
+
+
+class DiskWorld:
+    """`World` for one command on this machine."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._places = find_places(os.environ, work=Path.cwd())
+        extra = Path(args.recipes) if args.recipes else None
+        if extra is not None and not extra.is_dir():
+            raise UsageError(f"--recipes: no folder {args.recipes}")
+        self._shelf = DiskShelf(self._places, extra)
+        self._clock = SystemClock()
+
+    def settings(self) -> Settings:
+        """Wrong settings are told, and their defaults stand in."""
+        read = load_settings(self._places)
+        for error in read.errors:
+            print(f"nightdeck: {error}", file=sys.stderr)
+        return read.settings
+
+    def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
+        return self._shelf.load()
+
+    def boots(self) -> Sequence[BootSummary]:
+        return Ledger(Journal(self._places.boots)).boots()
+
+    def cluster(self) -> Cluster:
+        """The cluster that is meant. Raises FileError, UsageError."""
+        name = self._args.cluster
+        if name == "local":
+            return local_cluster()
+        if name:
+            return load_cluster(Path(name))
+        found = find_cluster(self._places)
+        if found is None:
+            raise UsageError(
+                f"there is no cluster file ({self._places.cluster_file})",
+                remedy="`nightdeck cluster init HOST…` writes one; or --cluster lab, --cluster local, --cluster FILE",
+            )
+        return found
+
+    def hub(self, *, watch: bool = True, follow: bool = True) -> AbstractAsyncContextManager[HubApi]:
+        return self._hub(watch=watch, follow=follow)
+
+    @asynccontextmanager
+    async def _hub(self, *, watch: bool, follow: bool) -> AsyncIterator[HubApi]:
+        async with self._cluster_in_use() as cluster:
+            hub = self.make_hub(cluster, follow=follow)
+            try:
+                if watch:
+                    await hub.start()
+                yield hub
+            finally:
+                await hub.close()
+
+    @asynccontextmanager
+    async def _cluster_in_use(self) -> AsyncIterator[Cluster]:
+        if self._args.cluster != "lab":
+            yield self.cluster()
+            return
+        from console.lab.embedded import lab_cluster_file
+
+        async with lab_cluster_file(
+            state=self._places.state,
+            nodes=self._args.lab_nodes,
+            speed=self._args.speed,
+            scenario=self._args.scenario,
+        ) as path:
+            yield load_cluster(path)
+
+    def make_hub(self, cluster: Cluster, *, follow: bool = True) -> ConsoleHub:
+        settings = self.settings()
+        return ConsoleHub(
+            cluster=cluster,
+            fleet=make_fleet(cluster, self._clock),
+            shelf=self._shelf,
+            ledger=Ledger(Journal(self._places.boots)),
+            clock=self._clock,
+            read_only=self._args.read_only or settings.read_only,
+            follow=follow,
+            interval_s=settings.poll_interval_s,
+            log_lines=settings.log_lines,
+            by=f"{_user()}@{socket.gethostname()}",
+        )
+
+    async def discover(self, args: argparse.Namespace) -> tuple[Cluster, str, Sequence[Finding]]:
+        from console.cluster.ranges import expand
+        from console.cluster.render import render_cluster
+        from console.services.cluster_init import discover
+
+        hosts = [host for pattern in args.hosts for host in expand(pattern)]
+        cluster, findings = await discover(
+            hosts,
+            name=args.name,
+            user=args.user,
+            ssh_config=args.ssh_config,
+            container_cli=args.container_cli,
+            make_fleet=lambda c: make_fleet(c, self._clock),
+        )
+        return cluster, render_cluster(cluster), findings
+
+    async def check(self) -> Sequence[Finding]:
+        from console.services.cluster_init import check
+
+        async with self._cluster_in_use() as cluster:
+            fleet = make_fleet(cluster, self._clock)
+            try:
+                return await check(fleet, cluster)
+            finally:
+                await fleet.close()
+
+    def write_cluster(self, text: str, output: str | None, *, force: bool) -> str:
+        path = Path(output) if output else self._places.cluster_file
+        if path.exists() and not force:
+            raise UsageError(f"{path} is there already", remedy="--force overwrites it, -o FILE writes another")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+        return str(path)
+
+    def console(self) -> int:
+        from console.face import open_console
+
+        return open_console(self, self._args)
+
+    def lab(self, args: argparse.Namespace) -> int:
+        from console.face import open_lab
+
+        return open_lab(self, args)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command `nightdeck`."""
+    words = sys.argv[1:] if argv is None else argv
+    return cli_main(words, DiskWorld)
+
+
+__all__ = ["DiskWorld", "main"]

@@ -1,0 +1,349 @@
+"""The hub: everything that a face may ask for, over what is watched."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as random_secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from console.base.absent import NOT_SAMPLED, Absent
+from console.base.errors import NightdeckError, UsageError
+from console.base.secrets import secret_values
+from console.base.text import clean_line
+from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
+from console.boot.state import BootState
+from console.cluster.facts import NodeFacts
+from console.cluster.model import Cluster
+from console.plan.model import Plan
+from console.plan.preflight import preflight
+from console.plan.render import make_plan
+from console.recipe.model import Recipe
+from console.services.census import Census, Found, take_census
+from console.services.discovery import by_deployment
+from console.services.facts import gather_facts
+from console.services.follower import Follower
+from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
+from console.services.smoke import api_address, ask_health, ask_text
+from console.services.stop import Stop
+from console.services.tail import Resume, Tail
+from console.services.watching import Watching
+
+FACTS_TIMEOUT_S = 20.0
+FACTS_KEEP_S = 300.0
+
+
+class ConsoleHub(Watching):
+    """`HubApi`: `Watching` and the actions. One action that changes nodes at a time."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._facts: dict[str, NodeFacts | Absent] = {}
+        self._facts_at = -1e9
+        self._facts_images: frozenset[str] = frozenset()
+        self._facts_lock = asyncio.Lock()
+
+    # -- facts and plans ----------------------------------------------------------------------------------------
+
+    async def _ask_facts(self, images: frozenset[str], *, fresh_s: float) -> Mapping[str, NodeFacts | Absent]:
+        async with self._facts_lock:
+            young = self._clock.monotonic() - self._facts_at < fresh_s
+            if not (
+                young and images <= self._facts_images and not any(isinstance(f, Absent) for f in self._facts.values())
+            ):
+                self._facts = dict(
+                    await gather_facts(
+                        self._fleet,
+                        self._cluster,
+                        sorted(images),
+                        timeout=FACTS_TIMEOUT_S,
+                        wall=self._clock.wall,
+                    )
+                )
+                self._facts_at = self._clock.monotonic()
+                self._facts_images = images
+            return self._facts
+
+    def _make(
+        self, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent], number: int, nodes: int | None, head: str | None
+    ) -> Plan:
+        deployment = f"{recipe.slug}-b{number}-{random_secrets.token_hex(4)}"
+        return make_plan(
+            recipe,
+            self._cluster,
+            facts,
+            boot_number=number,
+            deployment=deployment,
+            launched_at=self._clock.wall(),
+            node_count=nodes,
+            head=head,
+        )
+
+    async def plan(
+        self, recipe: str, *, nodes: int | None = None, head: str | None = None, ask_nodes: bool = True
+    ) -> Plan:
+        found = self._shelf.get(recipe)
+        not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
+        facts = await self._ask_facts(frozenset({found.docker_image}), fresh_s=FACTS_KEEP_S) if ask_nodes else not_asked
+        made = self._make(found, facts, self._ledger.next_number(), nodes, head)
+        return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
+
+    # -- actions ------------------------------------------------------------------------------------------------
+
+    def _begin_job(self, job: str) -> None:
+        if self._read_only:
+            raise UsageError(f"{job}: this console is read-only")
+        if self._job:
+            raise UsageError(f"{job}: {self._job} is still under way", remedy="wait for it, or abort it")
+        self._job = job
+        self._touch()
+
+    def _end_job(self) -> None:
+        self._job = ""
+        self._touch()
+
+    async def launch(
+        self,
+        recipe: str,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        override: Sequence[str] = (),
+        keep_on_failure: bool = True,
+    ) -> BootState:
+        self._begin_job(f"launching {recipe}")
+        try:
+            return await self._launch(recipe, nodes, head, override, keep_on_failure)
+        finally:
+            self._end_job()
+
+    async def _launch(
+        self, name: str, nodes: int | None, head: str | None, override: Sequence[str], keep_on_failure: bool
+    ) -> BootState:
+        recipe = self._shelf.get(name)
+        facts, census = await asyncio.gather(
+            self._ask_facts(frozenset({recipe.docker_image}), fresh_s=FACTS_KEEP_S),
+            take_census(self._fleet, self._cluster),
+        )
+        seen = [f.boot for rows in census.values() if isinstance(rows, tuple) for f in rows if f.boot is not None]
+        number = max([self._ledger.next_number(), *(n + 1 for n in seen)])
+        plan = with_preflight(self._make(recipe, facts, number, nodes, head), recipe, self._cluster, facts)
+        chosen = [r.node for r in plan.ranks]
+        refuse_leftovers(census, chosen=chosen)
+        blocks = [f for f in plan.blocks if f.code not in override]
+        if blocks or plan.unexplained:
+            raise LaunchRefused(
+                "; ".join(
+                    [
+                        *(f"{f.code}{f' on {f.node}' if f.node else ''}: {f.message}" for f in blocks[:6]),
+                        *plan.unexplained[:3],
+                    ]
+                ),
+                remedy=(blocks[0].remedy + "; " if blocks and blocks[0].remedy else "")
+                + "a block can be overridden by its code: --override CODE",
+            )
+        follower = self._open_launch(plan, recipe, facts)
+        for code in override:
+            follower.apply(Acted(self._clock.wall(), "override", code, self._by))
+        launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply)
+        try:
+            await launch.run()
+        except asyncio.CancelledError:
+            follower.launch_over()
+            follower.apply(BootFailed(self._clock.wall(), "the launch was aborted by the operator"))
+            raise
+        except LaunchFailed as failed:
+            follower.launch_over()
+            rank = next((r for r in plan.ranks if r.node == failed.where), None)
+            follower.apply(BootFailed(self._clock.wall(), failed.what, rank.rank if rank else None, failed.where))
+            if not keep_on_failure:
+                await self._stop(plan.deployment, 10.0, None)
+            raise
+        follower.launch_over()
+        self._tell("info", f"boot {number} of {recipe.slug}: all {len(plan.ranks)} containers were started")
+        return follower.state
+
+    def _open_launch(self, plan: Plan, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent]) -> Follower:
+        now = self._clock.wall()
+        event = BootOpened(
+            at=now,
+            deployment=plan.deployment,
+            number=plan.boot_number,
+            recipe=plan.recipe_slug,
+            title=plan.recipe_title,
+            digest=plan.recipe_digest,
+            head_node=plan.head_node,
+            ranks=tuple(RankRef(r.rank, r.node, r.container) for r in plan.ranks),
+            launched_at=now,
+            deadline_s=plan.ready_timeout_s,
+            port=plan.port,
+            served_name=plan.served_name,
+            changed=tuple(self.changes_since_last(recipe.slug)),
+        )
+        follower = self._open(event, secrets=plan.secrets | secret_values(recipe.env, recipe.args))
+        follower.keep_plan(recipe, plan, facts)
+        self._choose()
+        return follower
+
+    async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
+        self._begin_job("stopping")
+        try:
+            return await self._stop(deployment, grace_s, None)
+        finally:
+            self._end_job()
+
+    async def _stop(
+        self, deployment: str | None, grace_s: float, census: Census | None
+    ) -> Mapping[str, tuple[str, str]]:
+        before = census if census is not None else await take_census(self._fleet, self._cluster)
+        self._adopt(before)
+        which = None if deployment == "*" else deployment or self._only(before)
+        follower = self._followers.get(which or self._show or "")
+
+        def emit(event: Event) -> None:
+            if follower is not None:
+                follower.apply(event)
+
+        async def collect(rows: Sequence[Found]) -> None:
+            await self._collect(rows)
+
+        stop = Stop(
+            self._fleet,
+            self._cluster,
+            self._clock,
+            emit,
+            deployment=which,
+            grace_s=grace_s,
+            collect=collect,
+            by=self._by,
+        )
+        results = await stop.run(before)
+        self._choose()
+        return results
+
+    def _only(self, census: Census) -> str | None:
+        """The deployment that is meant when none is named. Raises UsageError where several live."""
+        groups = by_deployment(census)
+        live = [name for name, rows in groups.items() if any(f.alive for f in rows)]
+        if self._show in live:
+            return self._show
+        if len(live) > 1:
+            raise UsageError(
+                f"several deployments live: {', '.join(live)}", remedy="name one, or use --all for everything of ours"
+            )
+        if live:
+            return live[0]
+        if self._show in groups:
+            return self._show
+        return next(reversed(groups), None) if groups else self._show or "-"
+
+    async def _collect(self, rows: Sequence[Found]) -> None:
+        """Save what the containers still hold, before they are removed."""
+        followed = {r.deployment for r in rows} & self._followers.keys()
+        for name in followed:
+            self._followers[name].keep_states([r for r in rows if r.deployment == name])
+        if self._follow:
+            await asyncio.gather(*(self._followers[name].drained(5.0) for name in followed))
+        unread = [r for r in rows if not self._read_whole(r)]
+        await asyncio.gather(*(self._read_log(r) for r in unread))
+
+    def _read_whole(self, row: Found) -> bool:
+        follower = self._followers.get(row.deployment)
+        tail = follower.tails.get(row.rank) if follower is not None and row.rank is not None else None
+        return tail is not None and tail.state == "ended" and self._follow
+
+    async def _read_log(self, row: Found) -> None:
+        """One log, once, into the journal. A log that cannot be read is told; it does not keep a node from stopping."""
+        if row.rank is None:
+            return
+        keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=self._clock.wall())
+        resume = Resume()
+        resume.seed(keeper.held_lines(row.rank))
+        rank = row.rank
+        node = self._cluster.node(row.node)
+        tail = Tail(
+            self._fleet.link(row.node),
+            node.container_cli if node is not None else "docker",
+            row.id,
+            lambda lines: keeper.log(rank, lines),
+            self._clock,
+            follow=False,
+            resume=resume,
+        )
+        try:
+            async with asyncio.timeout(60.0):
+                await tail.run()
+        except TimeoutError:
+            tail.why = "not read to its end in 60 s"
+        if tail.state != "ended":
+            self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
+
+    async def restart(
+        self,
+        recipe: str | None = None,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        override: Sequence[str] = (),
+        grace_s: float = 30.0,
+    ) -> BootState:
+        self._begin_job("restarting")
+        try:
+            census = await take_census(self._fleet, self._cluster)
+            self._adopt(census)
+            shown = self._followers.get(self._show or "")
+            name = recipe or (shown.state.recipe if shown is not None else None)
+            if name is None:
+                raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
+            self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
+            if any(isinstance(rows, tuple) and rows for rows in census.values()):
+                results = await self._stop(None, grace_s, census)
+                bad = {n: r for n, r in results.items() if r[0] in ("still_running", "unknown")}
+                if bad:
+                    words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
+                    raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
+            return await self._launch(name, nodes, head, override, True)
+        finally:
+            self._end_job()
+
+    async def extend_deadline(self, seconds: float) -> None:
+        self._shown().extend_deadline(seconds)
+
+    async def roll_back(self) -> Mapping[str, tuple[str, str]]:
+        return await self.stop(self._shown().state.deployment, grace_s=10.0)
+
+    async def keep(self) -> None:
+        self._shown().apply(Acted(self._clock.wall(), "keep", by=self._by))
+
+    async def note(self, text: str) -> None:
+        self._shown().apply(Acted(self._clock.wall(), "note", clean_line(text, limit=500), self._by))
+
+    def _shown(self) -> Follower:
+        shown = self._followers.get(self._show or "")
+        if shown is None:
+            raise UsageError("there is no boot to do this to")
+        return shown
+
+    async def smoke(self) -> Mapping[str, Any]:
+        if self._show is None:
+            self._adopt(await take_census(self._fleet, self._cluster))
+        state = self._shown().state
+        host = api_address(self._cluster.api_host)
+        link = self._fleet.link(state.head_node)
+        answer = await ask_health(link, host, state.port, state.served_name)
+        if answer.state != "healthy":
+            return {"ok": False, "text": "", "why": f"the API is {answer.state}: {answer.detail}"}
+        result = await ask_text(link, host, state.port, state.served_name, now=self._clock.monotonic)
+        return {
+            "ok": result.ok,
+            "text": result.text,
+            "why": result.why,
+            "first_token_s": result.first_token_s,
+            "tokens_per_s": result.tokens_per_s,
+        }
+
+
+def with_preflight(plan: Plan, recipe: Recipe, cluster: Cluster, facts: Mapping[str, NodeFacts | Absent]) -> Plan:
+    """The plan with what the facts of the nodes say against it."""
+    return replace(plan, findings=preflight(recipe, cluster, plan, facts))

@@ -1,0 +1,364 @@
+"""Following one deployment: containers, logs, the API and the deadline become events, events become state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.boot.events import (
+    BootOpened,
+    ContainerSeen,
+    DeadlineMoved,
+    EtaChanged,
+    Event,
+    NodeBack,
+    NodeLost,
+    RankProgress,
+    StatsSeen,
+)
+from console.boot.reduce import GONE, opened, reduce
+from console.boot.state import BootState
+from console.boot.to_json import stamp
+from console.cluster.model import Cluster
+from console.enginelog.board import BoardTracker
+from console.enginelog.eta import estimate
+from console.enginelog.records import Record
+from console.enginelog.stages_model import Stage
+from console.enginelog.stats import EngineStats
+from console.plan.model import Plan
+from console.recipe.model import Recipe
+from console.services.census import Found, epoch
+from console.services.ledger import Keeper
+from console.services.tail import Resume, Tail
+from console.services.tasks import Owner
+from console.telemetry.sample import Container, Containers
+from console.transport.base import Fleet
+
+PROGRESS_BEAT_S = 0.25
+# A launch starts its ranks within seconds; only after this is a rank that no node has called absent.
+ABSENT_AFTER_S = 90.0
+
+LinesSink = Callable[[int, str, Sequence[Record]], None]
+REPLAY_LINES = 50_000
+
+
+class Follower:
+    """One deployment, from its opening to its end. heard: each event after it was added up.
+
+    lines: each batch of records of a rank (rank, node, records), in the rank's order. secrets: masked in its logs.
+    earlier: seconds by stage of earlier boots of the recipe."""
+
+    def __init__(
+        self,
+        event: BootOpened,
+        *,
+        fleet: Fleet,
+        cluster: Cluster,
+        clock: Clock,
+        owner: Owner,
+        keeper: Keeper,
+        heard: Callable[[str, Event], None],
+        lines: LinesSink,
+        follow: bool = True,
+        secrets: frozenset[str] = frozenset(),
+        earlier: Sequence[Mapping[Stage, float]] = (),
+    ) -> None:
+        self.state: BootState = opened(event)
+        self._fleet = fleet
+        self._cluster = cluster
+        self._clock = clock
+        self._owner = owner
+        self._keeper = keeper
+        self._heard = heard
+        self._lines = lines
+        self._follow = follow
+        self._changed = asyncio.Event()
+        self._dirty: set[int] = set()
+        self._wake = asyncio.Event()
+        self.board = BoardTracker(len(event.ranks), secrets)
+        self._earlier = earlier
+        self._recent: deque[tuple[int, str, Sequence[Record]]] = deque(maxlen=REPLAY_LINES)
+        self.tails: dict[int, Tail] = {}
+        self._last_line: dict[int, float] = {}
+        self._stats: EngineStats | None = None
+        self._launching = not event.adopted
+        self._keeper.event(event)
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Add one event up, keep it, and tell."""
+        self.state = reduce(self.state, event)
+        self._keeper.event(event)
+        if not isinstance(event, RankProgress):
+            self._keeper.summary(self.state)
+        self._heard(self.state.deployment, event)
+        self._changed.set()
+
+    async def changed(self, limit: float) -> None:
+        """Wait for the next event, or `limit` seconds."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(limit):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def launch_over(self) -> None:
+        """The launch has ended, however: from now on a rank that had a container and has none has lost it."""
+        self._launching = False
+
+    def extend_deadline(self, seconds: float) -> None:
+        """More time, counted from now where the deadline has passed already."""
+        now = self._clock.wall()
+        until = max(self.state.deadline_at, now) + seconds
+        self.apply(DeadlineMoved(now, until - self.state.launched_at))
+
+    def keep_plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, object]) -> None:
+        self._keeper.plan(recipe, plan, facts)
+
+    def keep_states(self, rows: Sequence[Found]) -> None:
+        """The containers as their engines describe them, beside the logs: a folder of evidence."""
+        at = self._clock.wall()
+        self._keeper.states(
+            {
+                "observed_at": stamp(at),
+                "launched_at": stamp(self.state.launched_at),
+                "world_size": len(self.state.ranks),
+                "health": {"state": self.state.api or None, "detail": self.state.api_detail or None},
+                "request": {"ok": self.state.smoke_ok, "error": self.state.smoke_why or None},
+                "ranks": {
+                    str(r.rank): {"node": r.node, "reachable": r.reachable, **_container_json(r.rank, rows)}
+                    for r in self.state.ranks
+                },
+            }
+        )
+
+    def replay_lines(self) -> None:
+        """Give the newest lines once more, to a face that comes to this deployment."""
+        for rank, node, records in tuple(self._recent):
+            self._lines(rank, node, records)
+
+    def close(self) -> None:
+        self._keeper.summary(self.state)
+
+    def lowest_memory(self, available: int) -> None:
+        """What a node has available now, for the lowest of this boot."""
+        if self._keeper.lowest is None or available < self._keeper.lowest:
+            self._keeper.lowest = available
+
+    def begin(self) -> None:
+        """Start what watches; all of it belongs to the owner."""
+        name = self.state.deployment
+        self._owner.spawn(f"progress {name}", self._pump())
+
+    # -- containers ---------------------------------------------------------------------------------------------
+
+    def found(self, rows: Sequence[Found]) -> None:
+        """What a census says of this deployment's containers."""
+        at = self._clock.wall()
+        for r in rows:
+            if r.rank is not None and r.deployment == self.state.deployment:
+                self._container(
+                    ContainerSeen(
+                        at,
+                        r.rank,
+                        r.status,
+                        r.exit_code,
+                        r.oom_killed,
+                        r.started_at,
+                        r.finished_at,
+                        r.error,
+                        r.node,
+                        r.name,
+                    )
+                )
+
+    def containers(self, node: str, answer: Containers) -> None:
+        """What a probe's frame says of the containers on its node."""
+        if answer.why:
+            return
+        rows: dict[int, Container] = {}
+        for row in answer.rows:
+            if row.labels.get("nightdeck.deployment") != self.state.deployment:
+                continue
+            text = row.labels.get("nightdeck.rank", "")
+            if text.isascii() and text.isdecimal():
+                rows[int(text)] = row
+        for rank in self.state.ranks:
+            if rank.node not in (node, ""):
+                continue
+            seen = rows.get(rank.rank)
+            if seen is not None:
+                self._seen(rank.rank, seen, node)
+            elif rank.node and not self._launching and (rank.status is not None or self._late()):
+                self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent"))
+
+    def _late(self) -> bool:
+        return self._clock.wall() - self.state.launched_at > ABSENT_AFTER_S
+
+    def _seen(self, rank: int, row: Container, node: str) -> None:
+        if isinstance(row.state, Absent):
+            return
+        self._container(
+            ContainerSeen(
+                self._clock.wall(),
+                rank,
+                row.state,
+                row.exit_code if row.state in GONE and isinstance(row.exit_code, int) else None,
+                row.oom_killed if isinstance(row.oom_killed, bool) else None,
+                epoch(row.started_at),
+                epoch(row.finished_at),
+                row.error if isinstance(row.error, str) else "",
+                node,
+                row.name,
+            )
+        )
+
+    def _container(self, event: ContainerSeen) -> None:
+        old = next((r for r in self.state.ranks if r.rank == event.rank), None)
+        if old is None:
+            return
+        if (old.status, old.exit_code) != (event.status, event.exit_code):
+            self.apply(event)
+        if event.status not in ("absent", "created"):
+            self._tail(event.rank, old.node or event.node, old.container or event.container)
+
+    def node_changed(self, node: str, trouble: str, why: str, *, rebooted: bool = False) -> None:
+        """The way to a node broke, or is there again."""
+        if all(r.node != node for r in self.state.ranks):
+            return
+        at = self._clock.wall()
+        self.apply(NodeLost(at, node, trouble, why) if trouble else NodeBack(at, node, rebooted))
+
+    # -- logs ---------------------------------------------------------------------------------------------------
+
+    def _tail(self, rank: int, node: str, container: str) -> None:
+        if rank in self.tails or not node:
+            return
+        found = self._cluster.node(node)
+        cli = found.container_cli if found is not None else "docker"
+        resume = Resume()
+        held = self._keeper.held_lines(rank)
+        if held:
+            resume.seed(held)
+            self._records(rank, node, held, keep=False)
+        tail = Tail(
+            self._fleet.link(node),
+            cli,
+            container,
+            lambda lines: self._records(rank, node, lines),
+            self._clock,
+            follow=self._follow,
+            resume=resume,
+        )
+        self.tails[rank] = tail
+        self._owner.spawn(f"log of rank {rank}", tail.run())
+
+    def _records(self, rank: int, node: str, lines: Sequence[bytes], *, keep: bool = True) -> None:
+        if keep:
+            self._keeper.log(rank, lines)
+        records = self.board.feed(rank, b"\n".join(lines) + b"\n")
+        self._last_line[rank] = self._clock.wall()
+        self._recent.append((rank, node, records))
+        self._lines(rank, node, records)
+        self._dirty.add(rank)
+        self._wake.set()
+
+    async def _pump(self) -> None:
+        """Stages out of logs, at most four times a second however fast lines come."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._tell_progress()
+            await asyncio.sleep(PROGRESS_BEAT_S)
+
+    def _tell_progress(self) -> None:
+        at = self._clock.wall()
+        # A line of the head's can prove something of every rank, so all are looked at; the state takes what changed.
+        dirty = set(self.board.ranks) if 0 in self._dirty else self._dirty
+        for rank in sorted(dirty):
+            log = self.board.ranks[rank]
+            event = RankProgress(
+                at,
+                rank,
+                self.board.cells(rank),
+                self.board.current(rank),
+                None if isinstance(log.progress, Absent) else log.progress.fraction,
+                log.lines,
+                self._last_line.get(rank),
+                log.numbers.as_mapping(),
+            )
+            old = next((r for r in self.state.ranks if r.rank == rank), None)
+            if old is not None and (old.cells, old.lines) != (event.cells, event.lines):
+                self.apply(event)
+        self._dirty.clear()
+        self._tell_stats()
+        self._tell_eta()
+
+    def _tell_stats(self) -> None:
+        stats = self.board.ranks[0].stats if 0 in self.board.ranks else Absent("no head")
+        if isinstance(stats, Absent) or stats == self._stats:
+            return
+        self._stats = stats
+        values = {
+            f.name: float(value)
+            for f in fields(stats)
+            if f.name not in ("source", "engine", "at", "log_at")
+            and isinstance(value := getattr(stats, f.name), (int, float))
+        }
+        self.apply(StatsSeen(self._clock.wall(), values))
+
+    def _tell_eta(self) -> None:
+        """Where the slowest rank stands decides; what is not known is said not to be."""
+        state = self.state
+        if state.ready_at is not None or state.phase.over:
+            return
+        now = self._clock.wall()
+        slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
+        if slowest is None:
+            return
+        log = self.board.ranks.get(0)
+        eta = estimate(
+            slowest.stage,
+            now - slowest.stage_since if slowest.stage_since is not None else 0.0,
+            earlier=self._earlier,
+            bar=log.progress if log is not None else Absent("no head"),
+            weights_pass=log.tracker.weights_pass if log is not None else Absent("no head"),
+            passes=log.tracker.passes_expected if log is not None else 1,
+            deadline_s=state.deadline_at - now,
+        )
+        if isinstance(eta.seconds, Absent):
+            event = EtaChanged(now, None, why=eta.seconds.reason)
+        else:
+            low = None if isinstance(eta.low, Absent) else now + eta.low
+            high = None if isinstance(eta.high, Absent) else now + eta.high
+            event = EtaChanged(now, now + eta.seconds, low, high, eta.basis)
+        moved = abs((event.eta_at or 0.0) - (state.eta_at or 0.0)) > 2.0
+        if moved or event.why != state.eta_why:
+            self.apply(event)
+
+    async def caught_up(self) -> None:
+        """Without following: until every log that can be read was read to its end."""
+        await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
+        self._tell_progress()
+
+    async def drained(self, timeout: float) -> None:
+        """After the containers ended: until every log came to its end, or the limit."""
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
+        except TimeoutError:
+            return
+        finally:
+            self._tell_progress()
+
+
+def _container_json(rank: int, rows: Sequence[Found]) -> dict[str, Any]:
+    row = next((r for r in rows if r.rank == rank), None)
+    return {"container": row.name if row is not None else None, "state": row.state if row is not None else None}

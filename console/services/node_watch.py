@@ -1,0 +1,153 @@
+"""Watching one node: one probe over one channel, opened again after every cut, never waiting for another node."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.cluster.model import Node
+from console.services.hub import NodeView
+from console.telemetry.frames import Bad, Frame, FrameReader
+from console.telemetry.freshness import Freshness, judge
+from console.telemetry.launch import ProbeOptions, order_frame, probe_argv
+from console.telemetry.sample import Sample
+from console.telemetry.sampler import Sampler
+from console.transport.base import Link, Stream, TransportError, Trouble
+
+_RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+# A node that accepts and says nothing may be out of memory: each login makes it worse (failures 32).
+_CALM_RETRY_S = 60.0
+_BAD_LIMIT = 20
+# A probe that says nothing for this long is given up and started anew; the connection's own keepalive is faster
+# where the connection is the trouble.
+SILENCE_S = 20.0
+
+
+class NodeWatch:
+    """One node as the console knows it. heard: called with each sample; trouble_changed: when the way to the node
+    breaks (trouble, sentence) or is there again ("", "")."""
+
+    def __init__(
+        self,
+        node: Node,
+        link: Link,
+        program: bytes,
+        clock: Clock,
+        *,
+        heard: Callable[[Sample], None],
+        trouble_changed: Callable[[str, str], None],
+        interval_s: float = 1.0,
+    ) -> None:
+        self.node = node
+        self._link = link
+        self._program = program
+        self._clock = clock
+        self._heard = heard
+        self._trouble_changed = trouble_changed
+        self._options = ProbeOptions(interval_s=interval_s, container_cli=node.container_cli)
+        self._sampler = Sampler(node.name)
+        self.trouble = ""
+        self.why = ""
+        self.remedy = ""
+        self.answered = asyncio.Event()
+        self.bad_frames = 0
+        self._stream: Stream | None = None
+
+    @property
+    def sample(self) -> Sample | Absent:
+        last = self._sampler.last
+        return last if last is not None else Absent(self.why or "no sample yet")
+
+    def freshness(self, now: float) -> Freshness:
+        """now: the console's monotonic clock."""
+        last = self._sampler.last
+        return judge(None if last is None else last.received_at, now, trouble=self.why)
+
+    def view(self, now: float, rank: int | None) -> NodeView:
+        """now: the console's monotonic clock. Before the first answer a node is `waiting`, which is not `lost`."""
+        fresh = self.freshness(now)
+        state = "waiting" if fresh.age_s is None and not self.trouble else str(fresh.state)
+        age: float | Absent = fresh.age_s if fresh.age_s is not None else Absent(fresh.why)
+        return NodeView(
+            self.node, state, age, self.sample, self.trouble, fresh.why if state != "waiting" else "", self.remedy, rank
+        )
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        tries = 0
+        while True:
+            before = self._sampler.last
+            try:
+                await self._once()
+            except TransportError as error:
+                self._broken(str(error.trouble), error.what, error.remedy)
+                calm = error.trouble is Trouble.SILENT
+            else:
+                calm = False
+            tries = 0 if self._sampler.last is not before else tries + 1
+            pause = _CALM_RETRY_S if calm else _RETRY_S[min(tries, len(_RETRY_S) - 1)]
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+
+    async def _once(self) -> None:
+        argv, first = probe_argv(self._program, self._options)
+        reader = FrameReader()
+        bad = 0
+        async with self._link.stream(argv, stdin=first, interactive=True) as stream:
+            self._stream = stream
+            try:
+                blocks = aiter(stream.blocks())
+                while True:
+                    try:
+                        async with asyncio.timeout(SILENCE_S):
+                            block = await anext(blocks)
+                    except StopAsyncIteration:
+                        break
+                    except TimeoutError as error:
+                        raise TransportError(
+                            Trouble.DEADLINE, f"the probe said nothing for {SILENCE_S:.0f} s", node=self.node.name
+                        ) from error
+                    for frame in reader.feed(block):
+                        if isinstance(frame, Bad):
+                            bad += 1
+                            self.bad_frames += 1
+                            continue
+                        self._take(frame)
+                    if bad > _BAD_LIMIT:
+                        raise TransportError(
+                            Trouble.TOO_MUCH, "the probe's answers cannot be read", node=self.node.name
+                        )
+            finally:
+                self._stream = None
+            result = stream.result()
+        said = result.stderr.decode("utf-8", "replace").strip().splitlines() if result is not None else []
+        status = result.status if result is not None else None
+        words = said[-1][:200] if said else f"exit status {status}"
+        remedy = "python3 must be on the node" if status == 127 or "python3" in words else ""
+        raise TransportError(Trouble.LOST, f"the probe ended: {words}", node=self.node.name, remedy=remedy)
+
+    def _take(self, frame: Frame) -> None:
+        sample = self._sampler.step(
+            frame,
+            received_at=self._clock.monotonic(),
+            wall=self._clock.wall(),
+        )
+        if self.trouble:
+            self.trouble, self.why, self.remedy = "", "", ""
+            self._trouble_changed("", "")
+        self.answered.set()
+        self._heard(sample)
+
+    def _broken(self, trouble: str, why: str, remedy: str) -> None:
+        changed = (trouble, why) != (self.trouble, self.why)
+        self.trouble, self.why, self.remedy = trouble, why, remedy
+        self.answered.set()
+        if changed:
+            self._trouble_changed(trouble, why)
+
+    async def ask_now(self) -> None:
+        """A frame at once, if a probe is there to ask."""
+        if self._stream is not None:
+            await self._stream.send(order_frame())

@@ -1,0 +1,333 @@
+"""What the hub knows: nodes watched, deployments followed, one picture of it all for every face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.base.secrets import mask_text
+from console.base.text import clean_line
+from console.base.theme import ThemeColours
+from console.boot.events import BootOpened, Event
+from console.boot.to_json import stamp
+from console.cluster.model import Cluster
+from console.enginelog.records import Record
+from console.probe import telemetry_program
+from console.services.census import Census, Found, take_census
+from console.services.discovery import by_deployment, open_found
+from console.services.follower import Follower
+from console.services.hub import BootSummary, LogBatch, LogLine, Notice, Snapshot
+from console.services.ledger import Ledger
+from console.services.log_store import LogStore
+from console.services.node_watch import NodeWatch
+from console.services.readiness import Readiness
+from console.services.series import SeriesBook
+from console.services.shelf import Shelf
+from console.services.tasks import Owner
+from console.telemetry.sample import Sample
+from console.transport.base import Fleet
+
+FACTS_TIMEOUT_S = 20.0
+FACTS_KEEP_S = 300.0
+NOTICES = 200
+
+
+class Watching:
+    """The reading half of `HubApi` over a fleet. One loop owns it; nothing in it blocks."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        fleet: Fleet,
+        shelf: Shelf,
+        ledger: Ledger,
+        clock: Clock,
+        read_only: bool = False,
+        follow: bool = True,
+        interval_s: float = 1.0,
+        log_lines: int = 200_000,
+        by: str = "",
+    ) -> None:
+        self._cluster = cluster
+        self._fleet = fleet
+        self._shelf = shelf
+        self._ledger = ledger
+        self._clock = clock
+        self._read_only = read_only
+        self._follow = follow
+        self._by = by
+        self._owner = Owner(self._task_failed)
+        self._version = 0
+        self._snapshot: Snapshot | None = None
+        self._subscribers: set[Callable[[], None]] = set()
+        self._listeners: set[Callable[[str, Event], None]] = set()
+        self._notices: deque[Notice] = deque(maxlen=NOTICES)
+        self._notice_seq = 0
+        self._job = ""
+        self._followers: dict[str, Follower] = {}
+        self._ready: dict[str, Readiness] = {}
+        self._show: str | None = None
+        self._log = LogStore(log_lines)
+        self._series = SeriesBook()
+        self._discovering: asyncio.Task[Any] | None = None
+        self._known: set[str] = set()
+        self._recipes, self._problems = shelf.load()
+        ledger.told = lambda text: self._tell("error", text)
+        probe = telemetry_program()
+        self._watches = {
+            node.name: NodeWatch(
+                node,
+                fleet.link(node.name),
+                probe,
+                clock,
+                heard=self._sampled,
+                trouble_changed=self._node_hook(node.name),
+                interval_s=interval_s,
+            )
+            for node in cluster.nodes
+        }
+
+    # -- what faces read ----------------------------------------------------------------------------------------
+
+    @property
+    def read_only(self) -> bool:
+        return self._read_only
+
+    def now(self) -> float:
+        return self._clock.wall()
+
+    def snapshot(self) -> Snapshot:
+        if self._snapshot is None or self._snapshot.version != self._version:
+            self._snapshot = self._draw()
+        return self._snapshot
+
+    def _draw(self) -> Snapshot:
+        shown = self._followers.get(self._show) if self._show is not None else None
+        ranks = {r.node: r.rank for r in shown.state.ranks} if shown is not None else {}
+        now = self._clock.monotonic()
+        return Snapshot(
+            version=self._version,
+            at=self._clock.wall(),
+            cluster=self._cluster,
+            nodes=tuple(w.view(now, ranks.get(name)) for name, w in self._watches.items()),
+            boot=shown.state if shown is not None else None,
+            boots=tuple(f.state for f in self._followers.values()),
+            recipes=tuple(self._recipes),
+            problems=tuple(self._problems),
+            notices=tuple(self._notices),
+            job=self._job,
+            read_only=self._read_only,
+        )
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self._subscribers.add(changed)
+        return lambda: self._subscribers.discard(changed)
+
+    def listen(self, heard: Callable[[str, Event], None]) -> Callable[[], None]:
+        self._listeners.add(heard)
+        return lambda: self._listeners.discard(heard)
+
+    def log(self, since_seq: int, *, limit: int = 5000) -> LogBatch:
+        return self._log.read(since_seq, limit)
+
+    def series(self, node: str, metric: str, *, seconds: float, points: int) -> Sequence[float | None]:
+        return self._series.read(node, metric, seconds=seconds, points=points, now=self._clock.monotonic())
+
+    def themes(self) -> Sequence[ThemeColours]:
+        return self._shelf.themes()
+
+    def boots(self) -> Sequence[BootSummary]:
+        return self._ledger.boots()
+
+    def save_log(self, rank: int | None) -> str:
+        lines = self._log.held(rank)
+        text = "".join(f"r{entry.rank} {entry.node} {stamp(entry.at)} {entry.text}\n" for entry in lines)
+        which = "all" if rank is None else f"rank{rank}"
+        return self._shelf.write_log(f"{self._show or 'log'}-{which}-{int(self._clock.wall())}.log", text)
+
+    def reload_recipes(self) -> None:
+        self._recipes, self._problems = self._shelf.load()
+        self._touch()
+
+    def changes_since_last(self, recipe: str) -> Sequence[str]:
+        now = next((r for r in self._recipes if r.slug == recipe), None)
+        return self._ledger.changes(now) if now is not None else ()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        for name, watch in self._watches.items():
+            self._owner.spawn(f"watch {name}", watch.run())
+        self._discover()
+        self._owner.spawn("tick", self._tick())
+
+    async def close(self) -> None:
+        await self._owner.close()
+        for follower in self._followers.values():
+            follower.close()
+        await asyncio.to_thread(self._ledger.close)
+        await self._fleet.close()
+
+    async def settled(self, *, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(w.answered.wait() for w in self._watches.values()))
+                if self._discovering is not None:
+                    await self._discovering
+                if not self._follow:
+                    await asyncio.gather(*(f.caught_up() for f in self._followers.values()))
+                    await asyncio.gather(
+                        *(self._ready[n].look() for n, f in self._followers.items() if not f.state.phase.over)
+                    )
+        except TimeoutError:
+            self._tell("warn", f"not everything answered in {timeout:.0f} s; what is missing is shown as unknown")
+        self._touch()
+
+    async def _tick(self) -> None:
+        """Ages grow without an event: a picture a second at least."""
+        while True:
+            await asyncio.sleep(1.0)
+            self._touch()
+
+    def _touch(self) -> None:
+        self._version += 1
+        for changed in tuple(self._subscribers):
+            changed()
+
+    def _tell(self, severity: str, text: str) -> None:
+        self._notice_seq += 1
+        self._notices.append(Notice(self._notice_seq, self._clock.wall(), severity, clean_line(mask_text(text))))
+        self._touch()
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._tell("error", f"{name} ended with an error of the console's own: {type(error).__name__}: {error}")
+
+    # -- what nodes say -----------------------------------------------------------------------------------------
+
+    def _sampled(self, sample: Sample) -> None:
+        self._series.add(sample)
+        answer = sample.containers
+        available = sample.memory.available_bytes
+        shown = self._followers.get(self._show or "")
+        if shown is not None and not isinstance(available, Absent) and not shown.state.phase.over:
+            shown.lowest_memory(available)
+        if not isinstance(answer, Absent):
+            for follower in tuple(self._followers.values()):
+                follower.containers(sample.node, answer)
+            if not answer.why:
+                names = {row.labels.get("nightdeck.deployment", "") for row in answer.rows}
+                if names - self._known - {""}:
+                    self._known |= names
+                    self._discover()
+        if sample.rebooted:
+            self._tell("warn", f"{sample.node} was rebooted")
+        self._touch()
+
+    def _node_hook(self, node: str) -> Callable[[str, str], None]:
+        def changed(trouble: str, why: str) -> None:
+            for follower in tuple(self._followers.values()):
+                follower.node_changed(node, trouble, why)
+            self._touch()
+
+        return changed
+
+    # -- deployments --------------------------------------------------------------------------------------------
+
+    def _discover(self) -> None:
+        if self._discovering is None or self._discovering.done():
+            self._discovering = self._owner.spawn("find deployments", self._find())
+
+    async def _find(self) -> None:
+        self._adopt(await take_census(self._fleet, self._cluster))
+
+    def _adopt(self, census: Census) -> None:
+        """Follow what lives; where nothing does, the newest that ended is still worth showing."""
+        groups = by_deployment(census)
+        self._known |= groups.keys()
+        live = {name: rows for name, rows in groups.items() if any(f.alive for f in rows)}
+        chosen = live or dict(list(groups.items())[-1:])
+        for name, rows in chosen.items():
+            follower = self._followers.get(name) or self._follow_found(rows)
+            if follower is not None:
+                follower.found(rows)
+        self._choose()
+
+    def _follow_found(self, rows: Sequence[Found]) -> Follower | None:
+        event = open_found(rows, now=self._clock.wall())
+        if event is None:
+            names = ", ".join(f"{f.node}: {f.name}" for f in rows[:4])
+            self._tell("warn", f"containers carry our label but tell no rank: {names}")
+            return None
+        return self._open(event)
+
+    def _open(self, event: BootOpened, *, secrets: frozenset[str] = frozenset(), judge: bool = True) -> Follower:
+        follower = Follower(
+            event,
+            fleet=self._fleet,
+            cluster=self._cluster,
+            clock=self._clock,
+            owner=self._owner,
+            keeper=self._ledger.keeper(event.deployment, event.number, event.recipe, now=self._clock.wall()),
+            heard=self._heard,
+            lines=self._lines_of(event.deployment),
+            follow=self._follow,
+            secrets=secrets,
+            earlier=self._ledger.stage_times(event.recipe),
+        )
+        self._followers[event.deployment] = follower
+        self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, judge=judge)
+        self._known.add(event.deployment)
+        for name, watch in self._watches.items():
+            if watch.trouble:
+                follower.node_changed(name, watch.trouble, watch.why)
+        follower.begin()
+        if self._follow:
+            ready = self._ready[event.deployment]
+            self._owner.spawn(f"ready {event.deployment}", ready.until_over())
+            self._owner.spawn(f"deadline {event.deployment}", ready.deadline())
+        self._heard(event.deployment, event)
+        return follower
+
+    def _choose(self) -> None:
+        """The newest live deployment is on show; without one, the newest."""
+        rows = sorted(self._followers.values(), key=lambda f: (not f.state.phase.over, f.state.launched_at))
+        newest = rows[-1].state.deployment if rows else None
+        if newest != self._show:
+            self._show = newest
+            self._log.clear()
+            if newest is not None:
+                self._followers[newest].replay_lines()
+        self._touch()
+
+    def _heard(self, deployment: str, event: Event) -> None:
+        for heard in tuple(self._listeners):
+            heard(deployment, event)
+        self._touch()
+
+    def _lines_of(self, deployment: str) -> Callable[[int, str, Sequence[Record]], None]:
+        def lines(rank: int, node: str, records: Sequence[Record]) -> None:
+            if deployment != self._show:
+                return
+            seq = self._log.next_seq
+            now = self._clock.wall()
+            self._log.extend(
+                LogLine(
+                    seq + i,
+                    rank,
+                    node,
+                    r.index,
+                    r.docker_at if r.docker_at is not None else now,
+                    r.level or "",
+                    r.process or "",
+                    clean_line(r.text),
+                )
+                for i, r in enumerate(records)
+            )
+            self._touch()
+
+        return lines
