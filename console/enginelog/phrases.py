@@ -58,7 +58,7 @@ _PHRASES: Final = {
 }
 MATTERS: Final = re.compile("|".join(f"(?P<{name}>{phrase})" for name, phrase in _PHRASES.items()))
 NAMES: Final = tuple(_PHRASES)
-_NUM: Final = r"([\d,]{1,20}(?:\.\d{1,12})?)"
+_NUM: Final = r"(\d[\d,]{0,19}(?:\.\d{1,12})?)"
 VERSION: Final = re.compile(r"version (\S{1,100})")
 ENGINE_VERSION: Final = re.compile(r"vLLM \(v(\S{1,100}?)\)|LLM engine \(v(\S{1,100}?)\)")
 ARGUMENTS: Final = re.compile(r"non-default args: (\{.*)")

@@ -10,7 +10,7 @@ from console.base.absent import Absent
 from console.enginelog.records import Record
 
 _UNSAID: Final = Absent("the engine has not said")
-_NUMBER: Final = r"([\d,]{1,20}(?:\.\d{1,12})?)"
+_NUMBER: Final = r"(\d[\d,]{0,19}(?:\.\d{1,12})?)"
 # An idle engine prints one line of zeros and falls silent (its logger drops to debug): silence is no fault.
 _ENGINE: Final = re.compile(r"Engine (\d{1,4}): ")
 _FIELDS: Final = {
@@ -122,10 +122,7 @@ def _values(text: str, fields: dict[str, re.Pattern[str]]) -> dict[str, Any]:
         found = pattern.search(text)
         if found is None:
             continue
-        try:
-            value = float(found[1].replace(",", ""))
-        except ValueError:
-            continue
+        value = float(found[1].replace(",", ""))
         out[name] = int(value) if name in _WHOLE else value / 100.0 if name in _PERCENT else value
     return out
 

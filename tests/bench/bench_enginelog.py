@@ -1,0 +1,87 @@
+"""Lines per second from bytes to stages, eight ranks merged, on one core: `python -m tests.bench.bench_enginelog`."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+from console.enginelog.board import BoardTracker
+
+LOGS = Path(__file__).parent.parent / "fixtures" / "engine-logs"
+RANKS = 8
+CHUNK = 65536
+GOAL = 200_000
+
+
+def _serving(lines: int) -> bytes:
+    """What a busy head writes: access lines and statistics, stamped by docker."""
+    out = []
+    for number in range(lines):
+        stamp = f"2026-09-18T23:{number // 6000 % 60:02d}:{number // 100 % 60:02d}.{number % 100:02d}0000000Z "
+        clock = stamp[11:19]
+        if number % 20:
+            peer = f"10.77.1.250:{40000 + number % 999}"
+            text = f'(APIServer pid=1) INFO:     {peer} - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+        else:
+            text = (
+                f"(APIServer pid=1) INFO 09-18 {clock} [loggers.py:287] Engine 000: Avg prompt throughput: 184.2 tokens/s, "
+                "Avg generation throughput: 118.6 tokens/s, Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.9%, "
+                "Prefix cache hit rate: 11.8%"
+            )
+        out.append(stamp + text)
+    return ("\n".join(out) + "\n").encode()
+
+
+def _nccl(lines: int) -> bytes:
+    """What NCCL_DEBUG=INFO writes on a worker."""
+    line = (
+        "2026-09-18T23:05:57.{0:09d}Z dgx4:324:412 [0] NCCL INFO Channel {1:02d}/0 : 3[0] -> 4[0] [send] "
+        "via NET/IB/0/GDRDMA\n"
+    )
+    return "".join(line.format(n, n % 64) for n in range(lines)).encode()
+
+
+def _chatter(lines: int) -> bytes:
+    """What a worker writes when a module logs at every step: engine lines that matter to no stage."""
+    line = (
+        "2026-09-18T23:{0:02d}:{1:02d}.{2:09d}Z (Worker_TP3 pid=324) INFO 09-18 23:{0:02d}:{1:02d} [scheduler.py:288] "
+        "Step {2} took 12.5 ms for 8 requests, 48 tokens scheduled\n"
+    )
+    return "".join(line.format(n // 6000 % 60, n // 100 % 60, n) for n in range(lines)).encode()
+
+
+def measure(name: str, streams: list[bytes]) -> float:
+    """Prints and returns lines per second of this process's own time."""
+    board = BoardTracker(RANKS)
+    pieces = [
+        (rank, stream[start : start + CHUNK])
+        for start in range(0, max(map(len, streams)), CHUNK)
+        for rank, stream in enumerate(streams)
+        if start < len(stream)
+    ]
+    gc.collect()
+    begin = time.process_time()
+    for rank, piece in pieces:
+        board.feed(rank, piece)
+    seconds = time.process_time() - begin
+    lines = sum(stream.count(b"\n") for stream in streams)
+    rate = lines / seconds
+    verdict = "" if rate >= GOAL else "below the goal"
+    print(f"{name:<28} {lines:>9,} lines {seconds:8.3f} s {rate:>11,.0f} lines/s {verdict}")
+    return rate
+
+
+def main() -> None:
+    boot = (LOGS / "composed-success-rank3-docker-t.log").read_bytes()
+    head = (LOGS / "composed-success.log").read_bytes()
+    real = (LOGS / "real-cpu-tp8-rank0.log").read_bytes()
+    measure("warm-up", [boot * 20] * RANKS)
+    measure("engine lines", [_chatter(40_000)] * RANKS)
+    measure("serving head, NCCL workers", [_serving(40_000), *[_nccl(40_000)] * (RANKS - 1)])
+    measure("boot logs, over and over", [head * 100, *[boot * 300] * (RANKS - 1)])
+    measure("real boot, over and over", [real * 200] * RANKS)
+
+
+if __name__ == "__main__":
+    main()
