@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import getpass
 import os
 import socket
@@ -92,7 +93,7 @@ class DiskWorld:
         """Wrong settings are told, and their defaults stand in."""
         read = load_settings(self._places)
         for error in read.errors:
-            print(f"nightdeck: {error}", file=sys.stderr)
+            sys.stderr.write(f"nightdeck: {error}\n")
         return read.settings
 
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
@@ -135,15 +136,22 @@ class DiskWorld:
         if self._args.cluster != "lab":
             yield self.cluster()
             return
-        from console.lab.embedded import lab_cluster_file
+        from console.lab.embedded import lab
+        from console.lab.registry import find_running_lab
 
-        async with lab_cluster_file(
-            state=self._places.state,
-            nodes=self._args.lab_nodes,
+        own = any(v is not None for v in (self._args.speed, self._args.scenario, self._args.lab_nodes))
+        serving = None if own else await find_running_lab()
+        if serving is not None:
+            yield load_cluster(serving)
+            return
+        extra = (Path(self._args.recipes),) if self._args.recipes else ()
+        async with lab(
+            nodes=self._args.lab_nodes or 8,
             speed=self._args.speed,
-            scenario=self._args.scenario,
-        ) as path:
-            yield load_cluster(path)
+            scenario=self._args.scenario or "healthy",
+            recipes=(*(p.folder for p in self._places.recipe_folders() if p.folder.is_dir()), *extra),
+        ) as handle:
+            yield load_cluster(handle.cluster_file)
 
     def make_hub(self, cluster: Cluster, *, follow: bool = True) -> ConsoleHub:
         settings = self.settings()
@@ -197,14 +205,57 @@ class DiskWorld:
         return str(path)
 
     def console(self) -> int:
-        from console.face import open_console
+        """The console on the chosen cluster; where there is none, it says what there is to choose."""
+        settings = self.settings()
+        choose_colours(self._args.color or settings.color)
+        return asyncio.run(self._console(settings))
 
-        return open_console(self, self._args)
+    async def _console(self, settings: Settings) -> int:
+        from console.tui.app import run_console_async
+
+        async with self._cluster_in_use() as cluster:
+            hub = self.make_hub(cluster)
+            try:
+                return await run_console_async(
+                    hub,
+                    theme=self._args.theme or settings.theme,
+                    keymap=settings.keys,
+                    ascii=self._args.ascii or settings.glyphs == "ascii",
+                )
+            finally:
+                await hub.close()
 
     def lab(self, args: argparse.Namespace) -> int:
-        from console.face import open_lab
+        if args.list:
+            from console.lab.scenarios import SCENARIOS
 
-        return open_lab(self, args)
+            for scenario in SCENARIOS.values():
+                sys.stdout.write(f"{scenario.name:<20} {scenario.summary}\n")
+            return 0
+        if args.serve:
+            from console.lab.main import main as lab_main
+
+            return int(lab_main(["--serve", *_lab_words(args)]))
+        args.cluster = "lab"
+        if args.speed is None and "NIGHTDECK_LAB_SPEED" not in os.environ:
+            from console.lab.clock import SPEED_SCREEN
+
+            args.speed = SPEED_SCREEN
+        return self.console()
+
+
+def _lab_words(args: argparse.Namespace) -> list[str]:
+    pairs = [("--nodes", args.lab_nodes), ("--speed", args.speed), ("--scenario", args.scenario)]
+    words = [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+    return [*words, "--recipes", args.recipes] if args.recipes else words
+
+
+def choose_colours(color: str) -> None:
+    """What the terminal can show, for Textual, which reads it when it is imported."""
+    if color == "none":
+        os.environ["NO_COLOR"] = "1"
+    elif color != "auto":
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = {"16": "standard"}.get(color, color)
 
 
 def _user() -> str:
