@@ -1,0 +1,155 @@
+"""The one registry of what an operator can do: keys, footer, help and palette are all read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding
+
+from console.boot.state import Phase
+from console.services.hub import Snapshot
+
+Possible = Callable[[Snapshot], bool]
+
+
+def always(_snapshot: Snapshot) -> bool:
+    return True
+
+
+def has_boot(snapshot: Snapshot) -> bool:
+    return snapshot.boot is not None
+
+
+def can_launch(snapshot: Snapshot) -> bool:
+    return bool(snapshot.recipes) and not snapshot.job
+
+
+def can_stop(snapshot: Snapshot) -> bool:
+    """Something runs, or a launch is under way, or a failed boot left containers to clean up."""
+    boot = snapshot.boot
+    return bool(snapshot.job) or bool(snapshot.boots) or (boot is not None and boot.phase != Phase.STOPPED)
+
+
+def is_booting(snapshot: Snapshot) -> bool:
+    boot = snapshot.boot
+    return boot is not None and boot.phase in (Phase.STARTING, Phase.BOOTING, Phase.STALLED)
+
+
+def is_up(snapshot: Snapshot) -> bool:
+    boot = snapshot.boot
+    return boot is not None and boot.phase in (Phase.READY, Phase.DEGRADED, Phase.SERVING_BAD)
+
+
+def is_asked(snapshot: Snapshot) -> bool:
+    return snapshot.boot is not None and bool(snapshot.boot.asks)
+
+
+def has_recipes(snapshot: Snapshot) -> bool:
+    return bool(snapshot.recipes)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do. id: stable, what a keymap names. keys: defaults, comma-separated as Textual reads them.
+    run: Textual's action on the main screen. footer: place in the key bar, None when not there.
+    changes: it changes a node or a deployment, so a read-only console does not have it."""
+
+    id: str
+    keys: str
+    run: str
+    word: str
+    sentence: str
+    area: str
+    footer: int | None = None
+    changes: bool = False
+    possible: Possible = always
+    palette: bool = True
+
+
+ACTIONS: Final[tuple[Action, ...]] = (
+    Action("deployment.launch", "l", "launch", "launch", "Show what a launch will do on which node, and ask",
+           "Deployment", 1, True, can_launch),
+    Action("deployment.stop", "s", "stop", "stop", "Stop the deployment on show, or abort a launch; asks first",
+           "Deployment", 2, True, can_stop),
+    Action("deployment.restart", "r", "restart", "restart", "Stop, launch the edited recipe; shows what changed",
+           "Deployment", 3, True, has_boot),
+    Action("deployment.more-time", "plus", "more_time", "+15 min", "Give the boot 15 minutes more before its deadline",
+           "Deployment", None, True, is_booting),
+    Action("deployment.smoke", "v", "smoke", "verify", "Send the API a real request and look at the answer",
+           "Deployment", None, True, is_up),
+    Action("deployment.answer", "a", "answer", "answer", "Answer what the console asks about this boot",
+           "Deployment", None, True, is_asked),
+    Action("recipe.plan", "p", "plan", "plan", "Render the plan with all findings; nothing runs", "Recipe", 4,
+           possible=has_recipes),
+    Action("recipe.edit", "e", "edit", "edit", "Open the recipe in $EDITOR, read it again when saved", "Recipe", 5,
+           possible=has_recipes),
+    Action("recipe.difference", "d", "difference", "what changed", "What changed in the recipe since its last boot",
+           "Recipe", 6, possible=has_recipes),
+    Action("recipe.reload", "ctrl+r", "reload", "reload", "Read all recipe files again", "Recipe"),
+    Action("boot.note", "n", "note", "note", "Write a note to this boot", "Deployment", 7, False, has_boot),
+    Action("find", "slash", "find", "search", "Search: the log, the recipes or the nodes, as the pane says", "Look", 8),
+    Action("filter", "f", "filter", "filter", "Filter the log by rank, level, pattern; the nodes by word", "Look", 9),
+    Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 10),
+    Action("logs.end", "end,G", "log_end", "to now", "Jump to the newest line and follow", "Logs"),
+    Action("logs.next-match", "right_square_bracket", "match(1)", "next match", "Next match of the search", "Logs"),
+    Action("logs.previous-match", "left_square_bracket", "match(-1)", "previous match", "The match before", "Logs"),
+    Action("logs.next-error", "x", "log_error(1)", "next error", "Next line with an error", "Logs"),
+    Action("logs.previous-error", "X", "log_error(-1)", "previous error", "Previous line with an error", "Logs"),
+    Action("logs.next-stage", "t", "log_stage(1)", "next stage", "Next line that opened a stage", "Logs"),
+    Action("logs.previous-stage", "T", "log_stage(-1)", "previous stage", "Previous line that opened a stage", "Logs"),
+    Action("logs.wrap", "w", "wrap", "wrap", "Wrap long lines, or cut them at the edge", "Logs"),
+    Action("logs.copy", "y", "copy", "copy", "Copy the lines on screen: clipboard and a file", "Logs"),
+    Action("logs.save", "ctrl+s", "save", "save", "Save the log that is held to a file", "Logs"),
+    Action("logs.all-ranks", "0", "rank(-1)", "all ranks", "Merged log of all ranks", "Logs"),
+    *(
+        Action(f"logs.rank-{n - 1}", str(n), f"rank({n - 1})", f"rank {n - 1}", f"Log of rank {n - 1} alone", "Logs",
+               palette=False)
+        for n in range(1, 9)
+    ),
+    Action("cluster.sort", "o", "sort", "sort", "Sort the nodes by the next column", "Look"),
+    Action("boots.compare", "c", "compare", "compare", "Mark a boot; the second mark compares them", "Boots"),
+    Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 11, palette=False),
+    Action("view.previous-pane", "shift+tab", "pane(-1)", "previous pane", "Previous pane", "Look", palette=False),
+    Action("view.zoom", "z", "zoom", "zoom", "This pane alone on the screen, or all of them again", "Look"),
+    Action("console.help", "question_mark", "help", "help", "All keys", "Console", 0),
+    Action("console.quit", "q", "quit_console", "quit", "Leave the console; a deployment keeps running", "Console", 12),
+)  # fmt: skip
+
+BY_RUN: Final[Mapping[str, Action]] = {action.run.partition("(")[0]: action for action in ACTIONS}
+BY_ID: Final[Mapping[str, Action]] = {action.id: action for action in ACTIONS}
+SIGNS: Final = {
+    "slash": "/", "question_mark": "?", "plus": "+", "right_square_bracket": "]", "left_square_bracket": "[",
+    "shift+tab": "S-tab", "ctrl+p": "^p", "ctrl+r": "^r", "ctrl+s": "^s",
+}  # fmt: skip
+
+
+def bindings() -> list[Binding]:
+    """The registry as bindings; each has an id, so a keymap can move it."""
+    return [
+        Binding(a.keys, a.run, a.word, show=False, id=a.id, tooltip=a.sentence, priority=a.id.startswith("view."))
+        for a in ACTIONS
+    ]
+
+
+def key_sign(action: Action, keymap: Mapping[str, str] | None = None) -> str:
+    """How the first key of an action is written: `/`, `?`, `^s`, `l`."""
+    key = ((keymap or {}).get(action.id) or action.keys).split(",")[0]
+    return SIGNS.get(key, key.replace("ctrl+", "^"))
+
+
+def key_signs(keymap: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {action.id: key_sign(action, keymap) for action in ACTIONS}
+
+
+def offered(snapshot: Snapshot) -> Sequence[Action]:
+    """What can be done now: the key bar and the palette show nothing else."""
+    return [a for a in ACTIONS if not (a.changes and snapshot.read_only) and a.possible(snapshot)]
+
+
+def docs_table() -> str:
+    """The registry as a Markdown table, for the manual."""
+    rows = ["| key | id | what it does |", "|---|---|---|"]
+    rows += [f"| `{key_sign(a)}` | `{a.id}` | {a.sentence} |" for a in ACTIONS]
+    return "\n".join(rows)

@@ -1,0 +1,189 @@
+"""The application: themes, keys, the main screen, and an orderly end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.css.query import NoMatches
+from textual.screen import Screen
+
+from console.base.errors import NightdeckError
+from console.base.theme import ThemeColours
+from console.services.hub import HubApi
+from console.tui.actions import BY_ID
+from console.tui.glyphs import ASCII, UNICODE
+from console.tui.jobs import Jobs
+from console.tui.paint import Paint
+from console.tui.palette import THEME, Commands
+from console.tui.screens.main import MainScreen
+from console.tui.terminal import TerminalGuard, no_colour
+from console.tui.theme import NIGHTDECK, fallback_variables, textual_theme
+
+PLAIN_THEME: Final = "ansi-dark"
+
+
+class NightdeckApp(App[int]):
+    """Draws what the hub knows and asks it for actions. It starts the hub when it starts, and closes it when it ends.
+
+    theme: a name of the hub's themes or `nightdeck`. keymap: action id -> keys, over the registry's. ascii: signs of
+    plain ASCII. guard: take the process's signals (only `run_console` does)."""
+
+    TITLE = "nightdeck"
+    COMMANDS: ClassVar = {Commands}
+    ENABLE_COMMAND_PALETTE = True
+    CSS = "Toast { border-left: outer $primary; } Toast.-error { border-left: outer $error; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave_at_once", "quit", show=False, priority=True, id="console.quit-now"),
+        Binding("ctrl+c", "say_how_to_quit", "quit", show=False, id="console.interrupt"),
+    ]
+
+    def __init__(
+        self,
+        hub: HubApi,
+        *,
+        theme: str = "nightdeck",
+        keymap: Mapping[str, str] | None = None,
+        ascii: bool = False,  # noqa: A002
+        guard: bool = False,
+    ) -> None:
+        self.plain = no_colour(os.environ)
+        # The filter that drops colours is chosen here: with ansi_color it leaves the terminal's own, else grey RGB.
+        super().__init__(ansi_color=True if self.plain else None)
+        self.hub = hub
+        self.jobs = Jobs()
+        self.keymap: dict[str, str] = dict(keymap or {})
+        self.glyphs = ASCII if ascii else UNICODE
+        self._wanted_theme = theme
+        self._ours: dict[str, ThemeColours] = {}
+        self._theme_before: str | None = None
+        self._guard = TerminalGuard(self._leave_with) if guard else None
+        self._main: MainScreen | None = None
+        self._unknown_keys = [key for key in self.keymap if key not in BY_ID]
+        self.load_themes()
+        self.theme = PLAIN_THEME if self.plain else theme if theme in self.available_themes else NIGHTDECK.name
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return fallback_variables()
+
+    def get_default_screen(self) -> Screen[Any]:
+        self._main = MainScreen(self.hub, self.jobs, self.make_paint(), self.glyphs, self.keymap)
+        self._main.set_class(self.plain, "-plain")
+        self._main.set_class(self.glyphs is ASCII, "-ascii")
+        return self._main
+
+    async def on_mount(self) -> None:
+        self.set_keymap(self.keymap)
+        if self._guard is not None:
+            self._guard.install()
+            self.set_interval(1.0, self._guard.check)
+        self.theme_changed_signal.subscribe(self, lambda _theme: self._repaint())
+        if self._unknown_keys:
+            names = ", ".join(self._unknown_keys)
+            self.notify(f"keys: no action is called {names}", severity="warning", markup=False)
+        if not self.plain and self._wanted_theme not in self.available_themes:
+            self.notify(f"no theme is called {self._wanted_theme}", severity="warning", markup=False)
+        self.jobs.start("start", self._start_hub())
+
+    async def _start_hub(self) -> None:
+        try:
+            await self.hub.start()
+        except NightdeckError as error:
+            self.notify(str(error), severity="error", timeout=30, markup=False)
+
+    async def on_unmount(self) -> None:
+        await self.jobs.close()
+        await self.hub.close()
+        if self._guard is not None:
+            self._guard.remove()
+
+    def _leave_with(self, code: int) -> None:
+        self.exit(code)
+
+    def action_leave_at_once(self) -> None:
+        """ctrl+q: as q, from wherever the focus is."""
+        if self._main is not None and self.screen is self._main:
+            self._main.action_quit_console()
+
+    def action_say_how_to_quit(self) -> None:
+        self.notify("q leaves the console; a deployment keeps running", markup=False)
+
+    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
+        """A keymap gave one key to two actions: say which lost its key."""
+        names = ", ".join(sorted(b.id or b.action for b in clashed_bindings))
+        self.notify(f"keys: no key is left for {names}", severity="warning", markup=False)
+
+    # -- themes ----------------------------------------------------------------------------------------------
+
+    def load_themes(self) -> None:
+        """Register the hub's themes; ours is always there."""
+        for colours in (NIGHTDECK, *self.hub.themes()):
+            self._ours[colours.name] = colours
+            self.register_theme(textual_theme(colours))
+
+    def theme_names(self) -> Sequence[str]:
+        return sorted(self._ours) if not self.plain else ()
+
+    def choose_theme(self, name: str) -> None:
+        self._theme_before = None
+        self.theme = name
+
+    def make_paint(self) -> Paint:
+        return Paint(self.theme_variables, fallback_variables())
+
+    def _repaint(self) -> None:
+        if self._main is not None and self._main.is_mounted:
+            self._main.repaint(self.make_paint(), self.glyphs)
+
+    def on_command_palette_opened(self) -> None:
+        self.load_themes()
+        self._theme_before = self.theme
+
+    def on_command_palette_option_highlighted(self, event: CommandPalette.OptionHighlighted) -> None:
+        """A theme under the cursor of the palette is shown before it is chosen."""
+        option = event.highlighted_event.option
+        text = str(getattr(getattr(option, "hit", None), "text", "") or "")
+        name = text.removeprefix(THEME)
+        if text.startswith(THEME) and name in self._ours:
+            self.theme = name
+        elif self._theme_before is not None:
+            self.theme = self._theme_before
+
+    def on_command_palette_closed(self, event: CommandPalette.Closed) -> None:
+        if not event.option_selected and self._theme_before is not None:
+            self.theme = self._theme_before
+        self._theme_before = None
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[Any]:
+        """None of Textual's own: the registry has all there is."""
+        return ()
+
+    async def run_main(self, run: str) -> None:
+        """Run an action of the main screen, from the palette."""
+        try:
+            if self._main is not None:
+                await self._main.run_action(run)
+        except NoMatches:
+            self.bell()
+
+
+def run_console(
+    hub: HubApi,
+    *,
+    theme: str = "nightdeck",
+    keymap: Mapping[str, str] | None = None,
+    ascii: bool = False,  # noqa: A002
+    mouse: bool = True,
+) -> int:
+    """Run the console until the operator leaves; the exit code is 0, or 128 + the signal that ended it.
+
+    Deployments keep running, and a line on the terminal says so."""
+    app = NightdeckApp(hub, theme=theme, keymap=keymap, ascii=ascii, guard=True)
+    result = app.run(mouse=mouse)
+    return result if isinstance(result, int) else app.return_code or 0

@@ -1,0 +1,137 @@
+"""The one-line bars: what matters most on top, the panes, the keys; all clickable, all from spans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from textual import events
+from textual.message import Message
+
+from console.base.absent import Absent
+from console.services.hub import Snapshot
+from console.tui.actions import Action, key_sign
+from console.tui.boot_lines import expected, frontier, phase_span
+from console.tui.figures import clock_span, gib, hhmm, number
+from console.tui.glyphs import Glyphs
+from console.tui.pane import Lines
+from console.tui.spans import Line, Span, clip, line_width, safe, spread, width_of
+
+
+def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line:
+    """Cluster, nodes that answer, lowest free memory, boot, stage, clock; what does not fit goes by importance."""
+    fresh = sum(1 for n in snapshot.nodes if n.state == "fresh")
+    total = len(snapshot.nodes)
+    lost = [n.node.name for n in snapshot.nodes if n.state == "lost"]
+    sign = glyphs.fresh if fresh == total else glyphs.warn
+    parts: list[tuple[int, list[Span]]] = [
+        (5, [(" nightdeck", "brand")]),
+        (4, [("  " + safe(snapshot.cluster.name, limit=20), "text")]),
+        (1, [(f"  {sign} {fresh}/{total}", "ok" if fresh == total else "bad bold")]),
+    ]
+    if lost and total > 1:
+        named = ", ".join(safe(n, limit=12) for n in lost[:3]) + (" …" if len(lost) > 3 else "")
+        parts.append((3, [(f" lost {named}", "bad")]))
+    free = [
+        (v, n.node.name)
+        for n in snapshot.nodes
+        if n.state == "fresh"
+        and not isinstance(n.sample, Absent)
+        and (v := number(n.sample.memory.available_bytes)) is not None
+    ]
+    if free:
+        low, name = min(free)
+        role = "bad bold" if low < 4 * 1024**3 else "warn" if low < 10 * 1024**3 else "text"
+        parts.append((4, [("   lowest free ", "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
+    boot = snapshot.boot
+    if boot is not None:
+        parts.append((2, [("   boot ", "dim"), (str(boot.number), "strong")]))
+        parts.append((6, [(f" {safe(boot.recipe, limit=32)}", "text")]))
+        parts.append((1, [("  ", "text"), phase_span(boot, glyphs)]))
+        if not boot.phase.over and boot.ready_at is None:
+            parts.append((3, [(f" {frontier(boot)}", "active")]))
+            elapsed = now - boot.launched_at
+            late = elapsed > boot.deadline_s
+            parts.append((2, [(f"   {clock_span(elapsed)}", "bad bold" if late else "strong")]))
+            parts.append((4, [(f" of {clock_span(boot.deadline_s)}", "dim")]))
+            if boot.eta_at is not None:
+                parts.append((5, [(f"   {expected(boot)}", "text")]))
+    if snapshot.job:
+        parts.append((3, [(f"   {glyphs.active} {safe(snapshot.job, limit=40)}", "active bold")]))
+    if snapshot.read_only:
+        parts.append((2, [("   read-only", "warn")]))
+    right: list[Span] = [(f"{hhmm(now)} ", "strong")]
+    room = width - line_width(right) - 1
+    while sum(line_width(spans) for _, spans in parts) > room and len(parts) > 1:
+        worst = max(range(len(parts)), key=lambda i: (parts[i][0], i))
+        del parts[worst]
+    return spread([span for _, spans in parts for span in spans], right, width)
+
+
+class TabBar(Lines):
+    """The names of panes; a click chooses one."""
+
+    class Chosen(Message):
+        def __init__(self, pane: str) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.add_class(*classes.split())
+        self._zones: list[tuple[int, int, str]] = []
+
+    def draw(self, tabs: Sequence[tuple[str, str]], active: str, hint: Line = ()) -> None:
+        """`tabs`: (pane id, words)."""
+        spans: list[Span] = [(" ", "text")]
+        self._zones = []
+        at = 1
+        for pane, words in tabs:
+            text = f" {words} "
+            self._zones.append((at, at + width_of(text), pane))
+            spans.append((text, "title reverse" if pane == active else "dim"))
+            spans.append((" ", "text"))
+            at += width_of(text) + 1
+        self.set_lines(spread(spans, hint, max(10, self.size.width or 80)))
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, pane in self._zones:
+            if start <= event.x < end:
+                self.post_message(self.Chosen(pane))
+
+
+class KeyBar(Lines):
+    """Keys of what can be done now, the most wanted first; a click does it."""
+
+    class Pressed(Message):
+        def __init__(self, run: str) -> None:
+            super().__init__()
+            self.run = run
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._zones: list[tuple[int, int, str]] = []
+
+    def draw(self, actions: Sequence[Action], keymap: Mapping[str, str] | None, width: int) -> None:
+        shown = sorted((a for a in actions if a.footer is not None), key=lambda a: a.footer or 0)
+        helped = [a for a in shown if a.footer == 0]
+        rest = [a for a in shown if a.footer != 0]
+        spans: list[Span] = []
+        self._zones = []
+        at = 0
+        room = width - sum(width_of(key_sign(a, keymap)) + width_of(a.word) + 3 for a in helped)
+        for action in (*rest, *helped):
+            sign = key_sign(action, keymap)
+            need = width_of(sign) + width_of(action.word) + 3
+            if action not in helped:
+                if need > room:
+                    continue
+                room -= need
+            self._zones.append((at, at + need, action.run))
+            spans += [(f" {sign}", "key"), (f" {action.word} ", "dim")]
+            at += need
+        self.set_lines(clip(spans, width))
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, run in self._zones:
+            if start <= event.x < end:
+                self.post_message(self.Pressed(run))

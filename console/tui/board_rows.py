@@ -1,0 +1,218 @@
+"""The board: a row per rank, a column per stage; who lags, who is silent. Pure: a boot's state in, spans out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from console.boot.state import BootState, Phase, RankState
+from console.enginelog.stages_model import Cell, CellState, Stage
+from console.tui.figures import span
+from console.tui.glyphs import Glyphs, bar
+from console.tui.spans import Line, Span, clip, fit, safe
+
+WIDE: Final = 134  # cells from which every stage has a column with words
+SILENT_S: Final = 60.0  # a booting rank that printed nothing for so long is worth a remark
+# (stage, heading, two letters, width)
+COLUMNS: Final[tuple[tuple[Stage, str, str, int], ...]] = (
+    (Stage.IMAGE, "image", "im", 6),
+    (Stage.CONTAINER, "contnr", "ct", 7),
+    (Stage.ARGUMENTS, "args", "ar", 6),
+    (Stage.RENDEZVOUS, "joined", "jo", 7),
+    (Stage.NCCL, "nccl", "nc", 7),
+    (Stage.MODEL, "model", "mo", 7),
+    (Stage.WEIGHTS, "weights", "we", 21),
+    (Stage.LOADED, "loaded", "ld", 11),
+    (Stage.PROFILE, "profile", "pr", 8),
+    (Stage.KV_CACHE, "KV cache", "kv", 9),
+    (Stage.WARMUP, "warm-up", "wa", 8),
+    (Stage.GRAPHS, "graphs", "gr", 8),
+    (Stage.HTTP, "http", "ht", 6),
+    (Stage.SMOKE, "smoke", "sm", 6),
+    (Stage.SERVING, "serve", "sv", 6),
+)
+ROLES: Final = {
+    CellState.PENDING: "pending",
+    CellState.ACTIVE: "active",
+    CellState.DONE: "done",
+    CellState.FAILED: "failed",
+    CellState.SKIPPED: "pending",
+    CellState.UNKNOWN: "inferred",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoardLook:
+    width: int
+    glyphs: Glyphs
+    name_width: int = 6
+
+    @property
+    def wide(self) -> bool:
+        return self.width >= WIDE
+
+
+def cell_of(rank: RankState, stage: Stage) -> Cell:
+    """The cell of a stage; pending when nothing is known of it."""
+    return next((c for c in rank.cells if c.stage == stage), Cell(stage))
+
+
+def laggards(ranks: Sequence[RankState]) -> dict[int, str]:
+    """Ranks that are behind most of the others, with the reason in words; nobody lags among fewer than three."""
+    running = [r for r in ranks if r.stage is not None]
+    if len(running) < 3:
+        return {}
+    middle = median(int(r.stage) for r in running if r.stage is not None)
+    out: dict[int, str] = {}
+    same: list[tuple[int, float]] = []
+    for rank in running:
+        stage = rank.stage
+        if stage is None:
+            continue
+        if stage < middle:
+            out[rank.rank] = f"behind: still in {stage.word}"
+        elif stage == middle and rank.progress is not None:
+            same.append((rank.rank, rank.progress))
+    if len(same) >= 3:
+        typical = median(p for _, p in same)
+        slow = min(same, key=lambda pair: pair[1])
+        if typical - slow[1] >= 0.08:
+            out[slow[0]] = f"slowest: {slow[1] * 100:.0f} % where the median is {typical * 100:.0f} %"
+    # When half of the ranks lag, the others are ahead: nobody stands out.
+    return out if len(out) * 2 < len(running) else {}
+
+
+def silent_for(rank: RankState, boot: BootState, now: float) -> float | None:
+    """Seconds without a line of a rank that should be printing, when they are many."""
+    if boot.phase not in (Phase.STARTING, Phase.BOOTING, Phase.STALLED) or rank.last_line_at is None:
+        return None
+    quiet = now - rank.last_line_at
+    return quiet if quiet >= SILENT_S else None
+
+
+def board_header(look: BoardLook) -> Line:
+    lead = f"  {'rank':>4} {fit('node', look.name_width)}   "
+    names = "".join(fit(head if look.wide else short, wide if look.wide else 3) for _, head, short, wide in COLUMNS)
+    return clip(((lead, "head"), (names, "head"), ("" if look.wide else " now", "head")), look.width, "head")
+
+
+def board_row(
+    rank: RankState, boot: BootState, look: BoardLook, now: float, behind: str, marked: Stage | None = None
+) -> Line:
+    """A rank's passage. `marked` is the stage under the cursor, drawn in reverse."""
+    g = look.glyphs
+    quiet = silent_for(rank, boot, now)
+    sign, sign_role = (g.outlier, "laggard bold") if behind else (" ", "text")
+    if not rank.reachable:
+        sign, sign_role = g.lost, "lost bold"
+    spans: list[Span] = [
+        (f"  {rank.rank:>4} ", "strong"),
+        (fit(safe(rank.node), look.name_width), "text" if rank.reachable else "lost"),
+        (f" {sign} ", sign_role),
+    ]
+    for stage, _, _, wide in COLUMNS:
+        cell = cell_of(rank, stage)
+        here = " reverse" if stage == marked else ""
+        if look.wide:
+            spans += _wide_cell(cell, rank, wide, g, now, here)
+        else:
+            mark = g.inferred if cell.inferred else " "
+            spans += [(f"{mark}{_sign(cell, g)}", _role(cell) + here), (" ", "text")]
+    if not look.wide:
+        spans += [(" ", "text"), *_current(rank, look, now)]
+    remark, role = _remark(rank, behind, quiet)
+    spans += [(" " + remark, role)]
+    return clip(spans, look.width)
+
+
+def _sign(cell: Cell, g: Glyphs) -> str:
+    return {
+        CellState.PENDING: g.pending,
+        CellState.ACTIVE: g.active,
+        CellState.DONE: g.done,
+        CellState.FAILED: g.failed,
+        CellState.SKIPPED: g.skipped,
+        CellState.UNKNOWN: g.unknown,
+    }[cell.state]
+
+
+def _role(cell: Cell) -> str:
+    return "inferred" if cell.inferred and cell.state == CellState.DONE else ROLES[cell.state]
+
+
+def _since(cell: Cell, rank: RankState, now: float) -> float | None:
+    """Seconds in the stage: the console's own clock for what still runs, the node's stamps for what is over."""
+    if cell.state == CellState.ACTIVE:
+        start = rank.stage_since if rank.stage == cell.stage and rank.stage_since is not None else cell.at
+        return None if start is None else max(0.0, now - start)
+    return None if cell.at is None or cell.until is None else max(0.0, cell.until - cell.at)
+
+
+def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, here: str) -> list[Span]:
+    mark = g.inferred if cell.inferred else ""
+    room = width - 1
+    took = _since(cell, rank, now)
+    role = _role(cell) + here
+    if cell.state == CellState.ACTIVE and cell.progress is not None and width >= 16:
+        full, empty = bar(g, cell.progress, 8)
+        tail = f"{cell.progress * 100:>4.0f}%" + (f" {span(took)}" if took is not None else "")
+        return [
+            (full, role),
+            (empty, "grid" + here),
+            (fit(mark + tail, room - 8), role),
+            (" ", "text"),
+        ]
+    words = safe(cell.detail, limit=40)
+    if cell.state == CellState.ACTIVE:
+        words = f"{cell.progress * 100:.0f}%" if cell.progress is not None else span(took) if took is not None else ""
+    elif cell.state == CellState.DONE and not words and took is not None and took >= 1:
+        words = span(took)
+    text = f"{_sign(cell, g)}{mark}" + (f" {words}" if words and room > 4 else "")
+    if len(text) > room:
+        text = f"{_sign(cell, g)}{mark}{words}"
+    return [(fit(text, room), role), (" ", "text")]
+
+
+def _current(rank: RankState, look: BoardLook, now: float) -> list[Span]:
+    """Where a rank is now, in words, for the narrow board."""
+    cell = next((c for c in reversed(rank.cells) if c.state in (CellState.ACTIVE, CellState.FAILED)), None)
+    if cell is None:
+        return [("", "text")]
+    took = _since(cell, rank, now)
+    percent = f" {cell.progress * 100:.0f}%" if cell.progress is not None else ""
+    words = f"{cell.stage.word}{percent}" + (f" {span(took)}" if took is not None else "")
+    return [(words, ROLES[cell.state])]
+
+
+def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
+    if not rank.reachable:
+        return f"node lost: {safe(rank.trouble or 'no answer')}", "lost"
+    if rank.status in ("exited", "dead"):
+        code = "" if rank.exit_code is None else f" {rank.exit_code}"
+        return f"{rank.status}{code}" + (" OOM-killed" if rank.oom_killed else ""), "bad"
+    if rank.status == "absent":
+        return "no container", "bad"
+    if quiet is not None:
+        return f"silent {span(quiet)}" + (f", {behind}" if behind else ""), "warn"
+    return behind, "laggard"
+
+
+def cell_words(rank: RankState, stage: Stage, now: float) -> Line:
+    """The cell under the cursor in full, for the line under the board."""
+    cell = cell_of(rank, stage)
+    took = _since(cell, rank, now)
+    parts = [f"rank {rank.rank} {safe(rank.node)}", stage.word, str(cell.state)]
+    if cell.progress is not None:
+        parts.append(f"{cell.progress * 100:.0f} %")
+    if took is not None:
+        parts.append(f"{span(took)} in it")
+    if cell.detail:
+        parts.append(safe(cell.detail, limit=80))
+    if cell.inferred:
+        parts.append("inferred, not said by this rank's log")
+    if rank.last_line_at is not None:
+        parts.append(f"last line {span(now - rank.last_line_at)} ago")
+    jump = f"enter: log line {cell.line + 1:,}" if cell.line is not None else ""
+    return ((" " + "  ·  ".join(parts), "dim"), ("   " + jump if jump else "", "key"))

@@ -1,0 +1,292 @@
+"""What the boot pane says besides the board: the clock line, a failure, a stop, the steps of a launch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from console.boot.events import Cause
+from console.boot.state import BootState, Phase, Step
+from console.services.hub import BootSummary
+from console.tui.figures import clock_span, gib, hhmm, hhmmss, span
+from console.tui.glyphs import Glyphs, bar
+from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap_spans
+
+LABEL = 12
+PHASE_ROLES = {
+    Phase.STARTING: "active",
+    Phase.BOOTING: "active",
+    Phase.READY: "ok",
+    Phase.DEGRADED: "warn",
+    Phase.SERVING_BAD: "bad",
+    Phase.STALLED: "warn",
+    Phase.FAILED: "bad",
+    Phase.STOPPING: "warn",
+    Phase.STOPPED: "idle",
+}
+
+
+def phase_span(boot: BootState, glyphs: Glyphs) -> Span:
+    """Sign and word of a deployment's state."""
+    signs = {
+        Phase.STARTING: glyphs.active,
+        Phase.BOOTING: glyphs.active,
+        Phase.READY: glyphs.fresh,
+        Phase.DEGRADED: glyphs.warn,
+        Phase.SERVING_BAD: glyphs.failed,
+        Phase.STALLED: glyphs.pause,
+        Phase.FAILED: glyphs.failed,
+        Phase.STOPPING: glyphs.warn,
+        Phase.STOPPED: glyphs.waiting,
+    }
+    return f"{signs[boot.phase]} {boot.phase.value.replace('_', ' ')}", f"{PHASE_ROLES[boot.phase]} bold"
+
+
+def frontier(boot: BootState) -> str:
+    """The stage where most ranks are, with the least progress: `weights 38 %`."""
+    stages = [r.stage for r in boot.ranks if r.stage is not None]
+    if not stages:
+        return ""
+    most = max(set(stages), key=stages.count)
+    progress = [r.progress for r in boot.ranks if r.stage == most and r.progress is not None]
+    return most.word + (f" {min(progress) * 100:.0f} %" if progress else "")
+
+
+def expected(boot: BootState) -> str:
+    """When it will be ready, with its band; or why that is not known."""
+    if boot.eta_at is None:
+        return f"ready: {safe(boot.eta_why)}" if boot.eta_why else ""
+    text = f"ready about {hhmm(boot.eta_at)}"
+    if boot.eta_low_at is not None and boot.eta_high_at is not None:
+        text += f" ± {max(1, round((boot.eta_high_at - boot.eta_low_at) / 120))} min"
+    return text
+
+
+def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
+    """Elapsed and deadline as a bar, the expected time, and what the API says."""
+    end = boot.ended_at if boot.ended_at is not None else now
+    elapsed = end - boot.launched_at
+    spans: list[Span] = [(" ", "text"), phase_span(boot, glyphs), ("  ", "text")]
+    if boot.phase in (Phase.READY, Phase.DEGRADED, Phase.SERVING_BAD):
+        took = "" if boot.ready_at is None else f"ready in {clock_span(boot.ready_at - boot.launched_at)}"
+        spans += [
+            (took, "strong"),
+            (f"   up {clock_span(elapsed)}", "text"),
+            (f"   :{boot.port} {safe(boot.api)}", "dim"),
+        ]
+        if boot.tokens_per_s is not None:
+            spans.append((f"   {boot.tokens_per_s:.1f} tok/s", "strong"))
+        if boot.first_token_s is not None:
+            spans.append((f"   first token {boot.first_token_s:.2f} s", "dim"))
+        spans += [(f"   {_stats(boot)}", "dim")]
+        if boot.smoke_why:
+            spans.append((f"   {safe(boot.smoke_why)}", "bad"))
+        elif boot.smoke_text:
+            spans.append((f"   it said: {safe(boot.smoke_text, limit=120)}", "dim"))
+        return clip(spans, width)
+    if boot.phase.over:
+        when = "" if boot.ended_at is None else f" at {hhmmss(boot.ended_at)}"
+        spans += [(f"after {clock_span(elapsed)}{when}", "text")]
+        return clip(spans, width)
+    share = elapsed / boot.deadline_s if boot.deadline_s > 0 else 1.0
+    full, empty = bar(glyphs, share, 24 if width >= 120 else 10)
+    late = share >= 1.0
+    spans += [
+        (clock_span(elapsed) + " ", "bad bold" if late else "strong"),
+        (full, "bad" if late else "warn" if share > 0.85 else "active"),
+        (empty, "grid"),
+        (f" of {clock_span(boot.deadline_s)}", "text"),
+    ]
+    if late:
+        spans.append((f"  {clock_span(elapsed - boot.deadline_s)} past the deadline", "bad bold"))
+    if words := expected(boot):
+        spans.append((f"   {words}", "strong"))
+    if boot.stall_signs:
+        spans.append((f"   {glyphs.pause} nothing moves: {safe(', '.join(boot.stall_signs))}", "warn bold"))
+    if boot.changed and width >= 100:
+        spans.append((f"   since the boot before: {safe('; '.join(boot.changed))}", "dim"))
+    return clip(spans, width)
+
+
+def _stats(boot: BootState) -> str:
+    words = {"running": "running", "waiting": "waiting", "kv_usage": "KV", "acceptance_length": "accepted"}
+    out = []
+    for key, word in words.items():
+        value = boot.stats.get(key)
+        if value is not None:
+            out.append(f"{word} {value * 100:.0f} %" if key == "kv_usage" else f"{word} {value:g}")
+    return "  ".join(out)
+
+
+def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys: Mapping[str, str]) -> list[Line]:
+    """Who, when and where, why, evidence, what now, victims: all of it within `height` lines."""
+    cause = boot.cause
+    rank = cause.rank if cause is not None and cause.rank is not None else boot.failed_rank
+    node = cause.node if cause is not None and cause.node is not None else boot.failed_node
+    who = f"rank {rank}, {safe(node or '?')}" if rank is not None else safe(node) if node else "the launch itself"
+    victims = _victims(boot, cause)
+    evidence = cause.evidence if cause is not None else ()
+    # What is left after one line each for who, when, victims and two for what now goes to why and the evidence.
+    spare = max(3, height - 5)
+    why_rows = 3 if spare >= 6 else 2 if spare >= 4 else 1
+    state = next((r for r in boot.ranks if r.rank == rank), None)
+    tail = ""
+    if state is not None and state.exit_code is not None:
+        tail = f"   container exited {state.exit_code}" + (", OOM-killed" if state.oom_killed else "")
+    lines: list[Line] = [
+        (_label("who"), (who, "bad bold"), (tail, "dim")),
+        (_label("when, where"), (_when(boot, cause), "text")),
+    ]
+    why = cause.sentence if cause is not None else boot.failed_why or "no cause found yet"
+    lines += wrap_spans(_label("why"), safe(why, limit=600), "strong", width - 1, limit=why_rows)
+    action = cause.action if cause is not None and cause.action else "read the log of the rank above"
+    now_text = f"{safe(action, limit=300)}"
+    now_rows = wrap_spans(_label("what now"), now_text, "ok", width - 1, limit=2)
+    hint = "   ".join(f"[{keys[k]}] {word}" for k, word in _offers(boot) if keys.get(k))
+    last: list[Line] = []
+    if victims:
+        last.append((_label("victims"), (safe(victims), "dim")))
+    if hint:
+        last.append((_label(""), (hint, "key")))
+    room = max(1, height - len(lines) - len(now_rows) - len(last))
+    shown = [safe(e, limit=600) for e in evidence] or ["no line: the states and the launch's output are the evidence"]
+    where = f"{safe(cause.file)}:{cause.line}" if cause is not None and cause.file and cause.line else ""
+    rows: list[Line] = []
+    for i, text in enumerate(shown):
+        left = room - len(rows)
+        if left <= 0:
+            break
+        rows += wrap_spans(_label("evidence" if i == 0 else ""), text, "log-error", width - 1, limit=min(left, 3))
+    if where and len(rows) < room:
+        rows.append((_label(""), (where, "dim")))
+    lines += rows[:room]
+    lines += now_rows + last
+    return [clip(line, width) for line in lines]
+
+
+def _offers(boot: BootState) -> Sequence[tuple[str, str]]:
+    if "launch_failed" in boot.asks:
+        return (("deployment.answer", "keep or roll back"), ("recipe.edit", "edit"), ("deployment.restart", "restart"))
+    return (("recipe.edit", "edit the recipe"), ("deployment.restart", "restart"), ("deployment.stop", "clean up"))
+
+
+def _when(boot: BootState, cause: Cause | None) -> str:
+    at = cause.at if cause is not None and cause.at is not None else boot.ended_at
+    stage = cause.stage if cause is not None and cause.stage else None
+    if stage is None:
+        rank = next((r for r in boot.ranks if r.rank == boot.failed_rank), None)
+        stage = rank.stage.word if rank is not None and rank.stage is not None else "before its first stage"
+    if at is None:
+        return safe(stage)
+    return f"{safe(stage)}, {clock_span(at - boot.launched_at)} after the launch ({hhmmss(at)})"
+
+
+def _victims(boot: BootState, cause: Cause | None) -> str:
+    ranks = cause.victims if cause is not None else ()
+    if not ranks:
+        return ""
+    names = {r.rank: r.node for r in boot.ranks}
+    return ", ".join(f"rank {n} {names.get(n, '?')}" for n in ranks) + " fell because of it"
+
+
+def _label(word: str) -> Span:
+    return fit(f" {word}", LABEL + 1), "head"
+
+
+def stop_sentence(results: Mapping[str, tuple[str, str]]) -> str:
+    """Words that never lie: `6 stopped, 1 still running (dgx6), 1 unknown (dgx8: no answer in 10 s)`."""
+    groups = (
+        ("stopped", "stopped"),
+        ("still_running", "still running"),
+        ("unknown", "unknown"),
+        ("nothing", "had nothing"),
+    )
+    parts = []
+    for result, word in groups:
+        nodes = [(safe(n), safe(d)) for n, (r, d) in results.items() if r == result]
+        if not nodes:
+            continue
+        named = result in ("still_running", "unknown")
+        who = ", ".join(f"{n}: {d}" if d and result == "unknown" else n for n, d in nodes)
+        parts.append(f"{len(nodes)} {word}" + (f" ({who})" if named else ""))
+    return ", ".join(parts) or "nobody was asked yet"
+
+
+def stop_lines(boot: BootState, width: int, glyphs: Glyphs) -> list[Line]:
+    """The result of a stop: the sentence, then a line per node."""
+    waiting = [r.node for r in boot.ranks if r.node not in boot.stop_results]
+    sentence = stop_sentence(boot.stop_results)
+    if waiting and boot.phase == Phase.STOPPING:
+        sentence += f", {len(waiting)} not answered yet"
+    clean = all(result in ("stopped", "nothing") for result, _ in boot.stop_results.values())
+    over = boot.stop_result is not None
+    lines: list[Line] = [((" " + sentence, ("ok bold" if clean else "bad bold") if over else "warn bold"),)]
+    looks = {
+        "stopped": (glyphs.done, "ok", "stopped"),
+        "nothing": (glyphs.skipped, "dim", "had nothing"),
+        "still_running": (glyphs.failed, "bad", "still running"),
+        "unknown": (glyphs.unknown, "warn", "unknown"),
+    }
+    nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
+    wide = max((len(n) for n in nodes), default=6)
+    bad_first = sorted(nodes, key=lambda n: boot.stop_results.get(n, ("", ""))[0] in ("stopped", "nothing"))
+    for node in bad_first:
+        result, detail = boot.stop_results.get(node, ("", ""))
+        sign, role, word = looks.get(result, (glyphs.active, "active", "asked, no answer yet"))
+        lines.append(
+            ((f"   {fit(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 14)}", role), ("  " + safe(detail), "dim"))
+        )
+    return [clip(line, width) for line in lines]
+
+
+def step_lines(steps: Sequence[Step], now: float, width: int, glyphs: Glyphs) -> list[Line]:
+    """The steps of a launch or stop: one sign per node, then words for the nodes that are not done."""
+    looks = {
+        "running": (glyphs.active, "active"),
+        "done": (glyphs.done, "done"),
+        "failed": (glyphs.failed, "failed"),
+        "unknown": (glyphs.unknown, "warn"),
+    }
+    lines: list[Line] = []
+    for step in steps:
+        done = sum(1 for s in step.states.values() if s == "done")
+        total = len(step.states)
+        running = any(s == "running" for s in step.states.values())
+        spans: list[Span] = [
+            (f" {fit(safe(step.name, limit=30), 16)} ", "strong" if running else "text"),
+            (f"{done:>3}/{total:<3} ", "ok" if done == total else "active"),
+        ]
+        spans += [looks.get(s, (glyphs.unknown, "warn")) for s in list(step.states.values())[:32]]
+        if running:
+            spans.append((f"  {span(now - step.started_at)}", "dim"))
+        for state in ("failed", "unknown", "running"):
+            for node, s in step.states.items():
+                if s == state and line_width(spans) < width - 12:
+                    detail = safe(step.details.get(node, ""), limit=80)
+                    spans.append((f"   {safe(node)} {detail or state}", looks[state][1]))
+        if done == total and (words := {d for d in step.details.values() if d}) and len(words) == 1:
+            spans.append((f"   {safe(next(iter(words)), limit=80)}", "dim"))
+        lines.append(clip(spans, width))
+    return lines
+
+
+def idle_lines(boots: Sequence[BootSummary], width: int, glyphs: Glyphs, launch_key: str) -> list[Line]:
+    """Nothing runs: what the last boots came to, and the key that begins the next."""
+    lines: list[Line] = [
+        ((" Nothing runs on this cluster.", "strong"), (f"   [{launch_key}] launch" if launch_key else "", "key")),
+        ((" ", "text"),),
+    ]
+    for boot in boots[:8]:
+        bad = boot.state in ("failed", "stalled", "serving_bad")
+        sign = glyphs.failed if bad else glyphs.done
+        took = f"ready in {clock_span(boot.ready_s)}" if boot.ready_s is not None else safe(boot.cause) or boot.state
+        low = f"lowest free {gib(boot.min_available_bytes)} GiB" if boot.min_available_bytes is not None else ""
+        lines.append(
+            (
+                (f"  {boot.number:>4}  ", "dim"),
+                (f"{sign} ", "bad" if bad else "ok"),
+                (fit(safe(boot.recipe), 22) + "  ", "text"),
+                (f"{hhmm(boot.started_at)}  ", "dim"),
+                (f"{took}   {low}", "bad" if bad else "text"),
+            )
+        )
+    return [clip(line, width) for line in lines]

@@ -1,0 +1,1 @@
+"""Screens: the main one, and the modal ones that ask or show."""

@@ -1,0 +1,165 @@
+"""A modal question before something changes: what will happen, the focus on cancel, another key to agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input
+
+from console.tui.paint import Paint
+from console.tui.pane import Paper
+from console.tui.spans import Line
+
+Draw = Callable[[int], Sequence[Line]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An answer besides cancel. key: what it takes without the mouse; role: Textual's button variant."""
+
+    id: str
+    label: str
+    key: str
+    variant: str = "default"
+
+
+class ConfirmScreen(ModalScreen[str | None]):
+    """Lines of what will happen, a cancel button that has the focus, and choices; the result is a choice's id.
+
+    `codes`: what must be typed before a choice is open (the blocks of a preflight); empty when nothing."""
+
+    CSS_PATH = "modal.tcss"
+    AUTO_FOCUS = "#cancel"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "cancel", show=False, id="confirm.cancel"),
+        Binding("left", "app.focus_previous", show=False),
+        Binding("right", "app.focus_next", show=False),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
+        Binding("pagedown", "scroll(10)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        draw: Draw,
+        choices: Sequence[Choice],
+        paint: Paint,
+        *,
+        cancel: str = "Cancel",
+        danger: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heading = title
+        self.codes: tuple[str, ...] = ()
+        self.ready = True
+        self._draw = draw
+        self._choices = choices
+        self._paint = paint
+        self._cancel_words = cancel
+        self._danger = danger
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="sheet", classes="-danger" if self._danger else ""):
+            yield Paper(id="sheet-paper")
+            yield Input(id="override", compact=True)
+            with Horizontal(id="answers"):
+                yield Button(Content(self._cancel_words), id="cancel", compact=True)
+                for choice in self._choices:
+                    label = Content(f"{choice.label} [{choice.key}]")
+                    yield Button(label, id=choice.id, variant=choice.variant, compact=True)  # type: ignore[arg-type]
+
+    def on_mount(self) -> None:
+        sheet = self.query_one("#sheet", Vertical)
+        sheet.border_title = Content(f" {self.heading} ")
+        sheet.border_subtitle = Content(" esc cancels ")
+        paper = self.query_one(Paper)
+        paper.can_focus = False
+        paper.set_paint(self._paint)
+        self.settle()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self.call_after_refresh(self.settle)
+
+    def settle(self) -> None:
+        """Draw again and open or close the choices by what is known and typed."""
+        if not self.is_mounted:
+            return
+        paper = self.query_one(Paper)
+        if paper.size.width:
+            paper.set_lines(self._draw(paper.size.width - 1))
+        prompt = self.query_one("#override", Input)
+        prompt.display = bool(self.codes)
+        prompt.placeholder = "blocked: to go on all the same, type " + " ".join(self.codes)
+        for choice in self._choices:
+            self.query_one(f"#{choice.id}", Button).disabled = not self.open_now
+
+    @property
+    def open_now(self) -> bool:
+        """True when a choice may be taken: the plan is there, and every block was named by the operator."""
+        typed = set(self.query_one("#override", Input).value.replace(",", " ").split())
+        return self.ready and set(self.codes) <= typed
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.settle()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self.open_now:
+            self.query_one(f"#{self._choices[0].id}", Button).focus()
+
+    def on_key(self, event: events.Key) -> None:
+        for choice in self._choices:
+            if event.character == choice.key:
+                event.stop()
+                if self.open_now:
+                    self.dismiss(choice.id)
+                else:
+                    self.app.bell()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.dismiss(None if event.button.id == "cancel" else event.button.id)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(Paper).scroll_relative(y=by, animate=False)
+
+
+class LaunchScreen(ConfirmScreen):
+    """The launch of one of several recipes: left and right choose, the plan of each comes when it is asked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign,comma", "turn(-1)", show=False),
+        Binding("greater_than_sign,full_stop", "turn(1)", show=False),
+    ]
+
+    def __init__(
+        self, *, turn: Callable[[LaunchScreen, int], None], draw: Draw, paint: Paint, title: str, choice: Choice
+    ) -> None:
+        super().__init__(title, draw, (choice,), paint)
+        self.ready = False
+        self._turn = turn
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._turn(self, 0)
+
+    def retitle(self, title: str) -> None:
+        self.heading = title
+        self.query_one("#sheet", Vertical).border_title = Content(f" {title} ")
+
+    def action_turn(self, by: int) -> None:
+        self._turn(self, by)

@@ -1,0 +1,259 @@
+"""The main screen: panes stacked where there is room, as tabs where there is not; drawn from the hub's snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+
+from console.boot.state import BootState
+from console.services.hub import HubApi, Snapshot
+from console.tui.actions import BY_RUN, bindings, key_sign, key_signs, offered
+from console.tui.bars import KeyBar, TabBar, top_line
+from console.tui.boot_pane import BootPane
+from console.tui.boots_pane import BootsPane
+from console.tui.glyphs import Glyphs
+from console.tui.jobs import Jobs
+from console.tui.log_pane import LogPane
+from console.tui.node_pane import NodePane
+from console.tui.paint import Paint
+from console.tui.pane import Lines, Pane
+from console.tui.recipes_pane import RecipesPane
+from console.tui.screens.look_actions import LookActions
+
+DRAW_S: Final = 0.25  # at most four pictures a second
+STACK_COLUMNS: Final = 110
+STACK_ROWS: Final = 34
+PANES: Final = ("cluster", "boot", "logs", "recipes", "boots")
+DECK: Final = ("logs", "recipes", "boots")
+SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
+
+
+class MainScreen(LookActions):
+    """Holds no truth: what it shows comes from the last snapshot."""
+
+    CSS_PATH = "main.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
+    AUTO_FOCUS = ""
+
+    def __init__(self, hub: HubApi, jobs: Jobs, paint: Paint, glyphs: Glyphs, keymap: dict[str, str]) -> None:
+        super().__init__(id="main")
+        self.hub = hub
+        self.jobs = jobs
+        self.paint = paint
+        self.glyphs = glyphs
+        self.active = "boot"
+        self.deck = "logs"
+        self.zoomed = False
+        self._keymap = keymap
+        self._unsubscribe: Callable[[], None] | None = None
+        self._due: Timer | None = None
+        self._drawn_version = -1
+        self._notice = 0
+        self._asked: set[tuple[str, str, float]] = set()
+
+    @property
+    def keymap(self) -> dict[str, str]:
+        return self._keymap
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="top")
+        yield TabBar(id="tabs-top", classes="tabs")
+        yield NodePane(self.hub)
+        yield BootPane()
+        yield TabBar(id="tabs-deck", classes="tabs")
+        yield LogPane(self.hub)
+        yield RecipesPane(self.hub)
+        yield BootsPane()
+        yield KeyBar(id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one(BootPane).keys = {} if self.hub.read_only else key_signs(self._keymap)
+        snapshot = self.hub.snapshot()
+        self.active = "boot" if snapshot.boot is not None else "recipes"
+        self.deck = "logs" if snapshot.boot is not None else "recipes"
+        self._notice = max((n.seq for n in snapshot.notices), default=0)
+        self.repaint(self.paint, self.glyphs)
+        self._unsubscribe = self.hub.subscribe(self._changed)
+        self.set_interval(1.0, self.draw)
+        self.lay_out()
+        self.draw()
+        self.choose_pane(self.active)
+
+    def on_unmount(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+
+    # -- drawing ---------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """Called by the hub after each change: the first is drawn at once, the rest at most four times a second."""
+        if self._due is None and self.is_mounted:
+            self._due = self.set_timer(DRAW_S, self._draw_due)
+            self.call_next(self.draw)
+
+    def _draw_due(self) -> None:
+        self._due = None
+        if self.hub.snapshot().version != self._drawn_version:
+            self.draw()
+
+    def draw(self) -> None:
+        """Show the snapshot as it is now; each pane repaints what differs."""
+        if not self.is_mounted:
+            return
+        snapshot, now = self.hub.snapshot(), self.hub.now()
+        self._drawn_version = snapshot.version
+        with self.app.batch_update():
+            self.query_one("#top", Lines).set_lines(top_line(snapshot, now, self.size.width, self.glyphs))
+            for pane in self.query(Pane):
+                if not pane.display and not isinstance(pane, LogPane | RecipesPane):
+                    continue
+                if isinstance(pane, NodePane):
+                    pane.show(snapshot)
+                elif isinstance(pane, BootPane):
+                    pane.show(snapshot.boot, self.hub.boots() if snapshot.boot is None else (), now)
+                elif isinstance(pane, LogPane):
+                    pane.show(snapshot.boot)
+                elif isinstance(pane, RecipesPane):
+                    pane.show(snapshot)
+                elif isinstance(pane, BootsPane):
+                    pane.show(self.hub.boots())
+            self._draw_bars(snapshot)
+        self._tell(snapshot)
+
+    def _draw_bars(self, snapshot: Snapshot) -> None:
+        names = {"cluster": "Cluster", "boot": "Boot", "logs": "Logs", "recipes": "Recipes", "boots": "Boots"}
+        if snapshot.problems:
+            names["recipes"] += f" {self.glyphs.failed}{len(snapshot.problems)}"
+        if snapshot.boot is not None:
+            names["boot"] += f" {snapshot.boot.number}"
+        self.query_one("#tabs-top", TabBar).draw([(p, names[p]) for p in PANES], self.active)
+        self.query_one("#tabs-deck", TabBar).draw([(p, names[p]) for p in DECK], self.deck)
+        self.query_one(KeyBar).draw(offered(snapshot), self._keymap, self.size.width)
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        """New notices as toasts; a question of the console once."""
+        for notice in snapshot.notices:
+            if notice.seq > self._notice:
+                self._notice = notice.seq
+                severity = SEVERITY.get(notice.severity, "information")
+                self.app.notify(notice.text, severity=severity, timeout=15, markup=False)  # type: ignore[arg-type]
+        boot = snapshot.boot
+        if boot is None or snapshot.read_only:
+            return
+        for ask in boot.asks:
+            key = (boot.deployment, ask, boot.deadline_s)
+            if key not in self._asked and self.app.screen is self:
+                self._asked.add(key)
+                self.ask_about(boot, ask)
+
+    def repaint(self, paint: Paint, glyphs: Glyphs) -> None:
+        """The theme changed."""
+        self.paint, self.glyphs = paint, glyphs
+        for lines in self.query(Lines):
+            lines.set_paint(paint)
+        for pane in self.query(Pane):
+            if isinstance(pane, NodePane | BootPane | LogPane | RecipesPane | BootsPane):
+                pane.set_paint(paint, glyphs)
+
+    # -- arrangement -----------------------------------------------------------------------------------------
+
+    @property
+    def stacked(self) -> bool:
+        """True when cluster, boot and one of the deck are on screen together."""
+        return self.size.width >= STACK_COLUMNS and self.size.height >= STACK_ROWS and not self.zoomed
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self.lay_out()
+        self.draw()
+
+    def lay_out(self) -> None:
+        """Which panes are on screen, and how high."""
+        stacked = self.stacked
+        self.set_class(not stacked and not self.zoomed, "-narrow")
+        self.set_class(self.zoomed, "-zoomed")
+        snapshot = self.hub.snapshot()
+        for pane in self.query(Pane):
+            name = pane.id or ""
+            pane.display = (name not in DECK or name == self.deck) if stacked else name == self.active
+        spare = self.size.height - 34
+        nodes = max(1, len(snapshot.nodes))
+        ranks = len(snapshot.boot.ranks) if snapshot.boot is not None else nodes
+        cluster, boot = self.query_one(NodePane), self.query_one(BootPane)
+        if stacked:
+            cluster.styles.height = min(nodes, 8 + max(0, spare // 3)) + 4
+            boot.styles.height = min(max(ranks, 8), 8 + max(0, spare // 3)) + 5
+        else:
+            cluster.styles.height = boot.styles.height = "1fr"
+        self.query_one("#tabs-deck").display = stacked
+        self.query_one("#tabs-top").display = not stacked
+
+    def choose_pane(self, pane: str, *, focus: bool = True) -> None:
+        """Make a pane the active one: shown, and with the focus."""
+        if pane not in PANES:
+            return
+        self.active = pane
+        if pane in DECK:
+            self.deck = pane
+        self.lay_out()
+        self.draw()
+        if focus:
+            self.query_one(f"#{pane}", Pane).target.focus(scroll_visible=False)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        pane = next((a for a in event.widget.ancestors if isinstance(a, Pane)), None)
+        if pane is not None and pane.id and pane.id != self.active:
+            self.active = pane.id
+            self._draw_bars(self.hub.snapshot())
+
+    def on_tab_bar_chosen(self, event: TabBar.Chosen) -> None:
+        event.stop()
+        self.choose_pane(event.pane)
+
+    async def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
+        event.stop()
+        await self.run_action(event.run)
+
+    def on_boot_pane_jump(self, event: BootPane.Jump) -> None:
+        event.stop()
+        self.choose_pane("logs")
+        self.logs.view.flush()
+        self.logs.jump(event.rank, event.line)
+
+    def action_pane(self, step: int) -> None:
+        self.choose_pane(PANES[(PANES.index(self.active) + step) % len(PANES)])
+
+    def action_zoom(self) -> None:
+        self.zoomed = not self.zoomed
+        self.choose_pane(self.active)
+
+    def action_quit_console(self) -> None:
+        from console.tui.leaving import leave
+
+        leave(self)
+
+    # -- rights ----------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A read-only console does not have the actions that change a node."""
+        known = BY_RUN.get(action)
+        if known is not None and known.changes and self.hub.read_only:
+            return False
+        return super().check_action(action, parameters)
+
+    @property
+    def live_boot(self) -> BootState | None:
+        boot = self.hub.snapshot().boot
+        return boot if boot is not None and not boot.phase.over else None
+
+    def key_of(self, run: str) -> str:
+        return key_sign(BY_RUN[run], self._keymap)
+
+
+def is_main(screen: Screen[object]) -> bool:
+    return isinstance(screen, MainScreen)
