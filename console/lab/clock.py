@@ -40,7 +40,7 @@ class LabClock:
         await asyncio.sleep(max(lab_s, 0.0) / self.speed)
 
     async def pace(self, wall_s: float) -> None:
-        """A wait in wall seconds as a person would see it, shorter only when the lab runs faster than anyone watches."""
+        """A wait in wall seconds as a person sees it, shorter only when the lab runs faster than anyone watches."""
         await asyncio.sleep(wall_s * min(1.0, _WATCHED / self.speed))
 
 
@@ -52,7 +52,7 @@ def rfc3339_nano(ns: int) -> str:
 
 
 def parse_moment(text: str, now_ns: int) -> int | None:
-    """What docker takes for --since: RFC 3339, seconds since the epoch, or a Go duration back from now; as nanoseconds."""
+    """What docker takes for --since, as nanoseconds: RFC 3339, epoch seconds, or a Go duration back from now."""
     text = text.strip()
     seconds, _, fraction = text.partition(".")
     if seconds.isdigit():

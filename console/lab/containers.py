@@ -113,7 +113,7 @@ class Container:
                            "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0}, **spec.host_config},
             "Mounts": [],
             "Config": {"Hostname": self.id[:12], "Tty": spec.tty, "Env": list(self.env), "Cmd": list(spec.cmd) or None,
-                       "Image": spec.image, "Entrypoint": list(spec.entrypoint) if spec.entrypoint is not None else None,
+                       "Image": spec.image, "Entrypoint": None if spec.entrypoint is None else list(spec.entrypoint),
                        "Labels": dict(self.labels)},
             "NetworkSettings": {"Networks": {str(spec.host_config.get("NetworkMode", "bridge")): {}}},
         }  # fmt: skip

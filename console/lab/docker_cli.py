@@ -11,6 +11,7 @@ from typing import Any, Final
 from console.lab import docker_run
 from console.lab.clock import parse_moment
 from console.lab.containers import Container, ContainerEngine, DockerError
+from console.lab.docker_options import Options
 from console.lab.docker_run import BadFlag
 from console.lab.docker_views import API_VERSION, VERSION, image_row, info, ps_row, ps_table, table
 from console.lab.gotemplate import TemplateError, render
@@ -19,56 +20,6 @@ from console.lab.logstore import STDERR, Entry
 from console.lab.shim import Call
 
 _DOWN: Final = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n"
-
-
-class Options:
-    """Flags of one subcommand, by the names that it takes; `values` take a word, `switches` do not."""
-
-    def __init__(
-        self, args: list[str], values: str = "", switches: str = "", short: dict[str, str] | None = None
-    ) -> None:
-        self.values: dict[str, list[str]] = {}
-        self.on: set[str] = set()
-        self.rest: list[str] = []
-        words = list(args)
-        with_value, without = set(values.split()), set(switches.split())
-        while words:
-            word = words.pop(0)
-            if not word.startswith("-") or word == "-":
-                self.rest.append(word)
-                continue
-            name, sep, value = word.lstrip("-").partition("=")
-            if not word.startswith("--"):
-                bundle = [(short or {}).get(c, c) for c in name]
-                if all(b in without for b in bundle):
-                    self.on.update(bundle)
-                    continue
-                name, value, sep = bundle[0], name[1:] + sep + value, "=" if name[1:] else sep
-            if name in with_value:
-                if not sep and not words:
-                    raise BadFlag(f"flag needs an argument: --{name}")
-                self.values.setdefault(name, []).append(value if sep else words.pop(0))
-            elif name in without:
-                if value != "false":
-                    self.on.add(name)
-            else:
-                raise BadFlag(
-                    f"unknown flag: --{name}"
-                    if word.startswith("--")
-                    else f"unknown shorthand flag: '{name}' in {word}"
-                )
-
-    def last(self, name: str, default: str = "") -> str:
-        return self.values.get(name, [default])[-1]
-
-    def filters(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for text in self.values.get("filter", []):
-            key, sep, value = text.partition("=")
-            if not sep:
-                raise BadFlag(f'invalid argument "{text}" for "-f, --filter" flag: invalid filter \'{text}\'')
-            found.setdefault(key.lower(), []).append(value)
-        return found
 
 
 class DockerCli:
@@ -314,10 +265,10 @@ class DockerCli:
         sub, rest = (args[0], args[1:]) if args else ("ls", [])
         if sub == "inspect":
             o = Options(rest, "format", "", {"f": "format"})
-            found = {n: self._engine.images.find(n) for n in o.rest}
+            found = {self._engine.images.normal(n): self._engine.images.find(n) for n in o.rest}
             return await self._show(
                 call, o, [i.inspect() for i in found.values() if i],
-                [f"Error response from daemon: No such image: {self._engine.images.normal(n)}" for n, i in found.items() if not i],
+                [f"Error response from daemon: No such image: {n}" for n, i in found.items() if not i],
             )  # fmt: skip
         commands = {
             "ls": self._images,
@@ -392,9 +343,9 @@ class DockerCli:
     async def _pull(self, call: Call, args: list[str]) -> int:
         for name in Options(args, "platform", "quiet all-tags", {"q": "quiet", "a": "all-tags"}).rest:
             if self._engine.images.find(name) is None:
+                known = name.split(":")[0]
                 raise DockerError(
-                    f"pull access denied for {name.split(':')[0]}, repository does not exist or may require 'docker login'",
-                    404,
+                    f"pull access denied for {known}, repository does not exist or may require 'docker login'", 404
                 )
             await call.out(f"Status: Image is up to date for {self._engine.images.normal(name)}\n")
         return 0

@@ -185,10 +185,15 @@ def _summary(c: Container) -> dict[str, Any]:
         c.status, f"Exited ({c.exit_code}) {ago(c.finished)} ago"
     )
     return {
-        "Id": c.id, "Names": ["/" + c.name], "Image": c.spec.image, "ImageID": c.image_id, "Command": " ".join(c.command),
+        "Id": c.id, "Names": ["/" + c.name], "Image": c.spec.image, "ImageID": c.image_id,
+        "Command": " ".join(c.command),
         "Created": c.created // 1_000_000_000, "Ports": [], "Labels": dict(c.labels), "State": c.status, "Status": status,
         "HostConfig": {"NetworkMode": c.spec.host_config.get("NetworkMode", "default")}, "Mounts": [],
     }  # fmt: skip
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(str(x) for x in value or ())
 
 
 def _spec(body: Any, name: str) -> Spec:
@@ -201,9 +206,9 @@ def _spec(body: Any, name: str) -> Spec:
             raise DockerError(
                 f'invalid mount config for type "bind": bind source path does not exist: {mount.get("Source")}', 400
             )
-    words = lambda value: (value,) if isinstance(value, str) else tuple(str(x) for x in value or ())  # noqa: E731
     return Spec(
-        image=str(body["Image"]), name=name, cmd=words(body.get("Cmd")), entrypoint=None if entry is None else words(entry),
-        labels={str(k): str(v) for k, v in (body.get("Labels") or {}).items()}, env=words(body.get("Env")),
+        image=str(body["Image"]), name=name, cmd=_words(body.get("Cmd")),
+        entrypoint=None if entry is None else _words(entry),
+        labels={str(k): str(v) for k, v in (body.get("Labels") or {}).items()}, env=_words(body.get("Env")),
         host_config=host, auto_remove=bool(host.get("AutoRemove")), tty=bool(body.get("Tty")),
     )  # fmt: skip

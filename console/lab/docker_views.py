@@ -48,7 +48,8 @@ def ps_row(c: Container, whole: bool) -> dict[str, Any]:
         "Command": command, "CreatedAt": moment, "ID": c.id if whole else c.id[:12], "Image": c.spec.image,
         "Labels": ",".join(f"{k}={v}" for k, v in c.labels.items()), "LocalVolumes": "0", "Mounts": "",
         "Names": c.name, "Networks": str(c.spec.host_config.get("NetworkMode", "bridge")), "Ports": "",
-        "RunningFor": ago(c.created) + " ago", "Size": "0B", "State": c.status, "Status": status, "_labels": dict(c.labels),
+        "RunningFor": ago(c.created) + " ago", "Size": "0B", "State": c.status, "Status": status,
+        "_labels": dict(c.labels),
     }  # fmt: skip
 
 
@@ -91,7 +92,8 @@ def info(engine: ContainerEngine, node: str) -> dict[str, Any]:
         "DockerRootDir": "/var/lib/docker", "ServerVersion": VERSION, "DefaultRuntime": "runc",
         "Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "nvidia": {"path": "nvidia-container-runtime"},
                      "runc": {"path": "runc"}},
-        "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=all"}],
+        "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"],
+        "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=all"}],
         "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=cgroupns"], "Warnings": None,
         "Labels": [], "LiveRestoreEnabled": False,
     }  # fmt: skip

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-import struct
-import termios
 from pathlib import Path
 from typing import Final
 
 import asyncssh
 
+from console.lab.streams import drain, drain_terminal, feed_pipe, feed_terminal, signal_group
 from console.lab.world import LabNode
 
 _BLOCK: Final = 1 << 16
+_MARK: Final = "NIGHTDECK_LAB_SESSION"
+# A command that ends with its input (as the product wraps its own) has time to do so; 2 s of it are its own patience.
+_INPUT_ENDED_S: Final = 3.5
 
 
 class Executor:
-    """All running commands. When a channel or its connection goes, the command's whole group is killed."""
+    """All running commands. When a channel or its connection goes, the command sees its input end; what is left of it
+    after a short time is killed, its whole family with it."""
 
     def __init__(self, runtime: Path, shim_socket: Path) -> None:
         self._runtime = runtime
         self._shim_socket = shim_socket
-        self._running: dict[asyncio.Task[None], tuple[LabNode, asyncio.subprocess.Process]] = {}
-        self._left_behind: set[int] = set()  # groups with a member that outlived its command, as nohup lets it
+        self._running: dict[asyncio.Task[None], LabNode] = {}
+        self._sessions = 0
 
     def docker_socket(self, node: LabNode) -> Path:
         return self._runtime / f"{node.name}.sock"
 
     def count(self, node: LabNode) -> int:
-        return sum(1 for n, _ in self._running.values() if n is node)
+        return sum(1 for owner in self._running.values() if owner is node)
 
-    def environment(self, node: LabNode) -> dict[str, str]:
+    def environment(self, node: LabNode, session: str = "") -> dict[str, str]:
         folder = node.folder
         return {
             "PATH": f"{folder}/bin:/usr/bin:/bin",
@@ -46,38 +48,42 @@ class Executor:
             "TMPDIR": f"{folder}/tmp",
             "HOST_PROC": f"{folder}/proc",
             "HOST_SYS": f"{folder}/sys",
+            "HOST_DEV": f"{folder}/dev",
             "DOCKER_HOST": f"unix://{self.docker_socket(node)}",
             "XDG_RUNTIME_DIR": f"{folder}/run",
             "NIGHTDECK_LAB_SOCKET": str(self._shim_socket),
             "NIGHTDECK_LAB_NODE": node.name,
+            _MARK: f"{self._runtime}/{node.name}/{session}",
         }
 
     def freeze(self, node: LabNode, frozen: bool) -> None:
-        for owner, process in self._running.values():
-            if owner is node:
-                _signal(process, signal.SIGSTOP if frozen else signal.SIGCONT)
+        for _ in range(2):  # what was being started during the first look is caught by the second
+            _signal_family(f"{self._runtime}/{node.name}/", signal.SIGSTOP if frozen else signal.SIGCONT)
 
     async def close(self, node: LabNode) -> None:
-        tasks = [t for t, (n, _) in self._running.items() if n is node]
+        """End everything that runs on the node, also what left its session."""
+        tasks = [t for t, owner in self._running.items() if owner is node]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for group in self._left_behind:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-        self._left_behind.clear()
+
+    def sweep(self) -> None:
+        """Kill whatever any command of this lab left behind, as nohup and setsid let it."""
+        _signal_family(f"{self._runtime}/", signal.SIGKILL)
 
     async def run(self, node: LabNode, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """One command, or a shell. Its exit status goes back as it is; a signal as a signal."""
         await node.moving.wait()
         node.on_command()
+        self._sessions += 1
+        session = f"{self._sessions}."
         terminal = channel.term_type is not None
         master, slave = os.openpty() if terminal else (-1, -1)
         end: int = slave if terminal else asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh", *(["-c", channel.command] if channel.command is not None else []),
-                stdin=end, stdout=end, stderr=end, cwd=node.folder / "home", env=self.environment(node),
+                stdin=end, stdout=end, stderr=end, cwd=node.folder / "home", env=self.environment(node, session),
                 start_new_session=True, limit=_BLOCK,
             )  # fmt: skip
         finally:
@@ -85,19 +91,19 @@ class Executor:
                 os.close(slave)
         task = asyncio.current_task()
         assert task is not None
-        self._running[task] = (node, process)
+        self._running[task] = node
         gone = asyncio.create_task(channel.channel.wait_closed())
         if terminal:
-            feed = asyncio.create_task(_feed_terminal(channel, master))
-            drains = [asyncio.create_task(_drain_terminal(node, master, channel.stdout))]
+            feed = asyncio.create_task(feed_terminal(channel, master))
+            drains = [asyncio.create_task(drain_terminal(node, master, channel.stdout))]
         else:
             assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-            feed = asyncio.create_task(_feed(channel, process, process.stdin))
+            feed = asyncio.create_task(feed_pipe(channel, process.pid, process.stdin))
             drains = [
-                asyncio.create_task(_drain(node, process.stdout, channel.stdout)),
-                asyncio.create_task(_drain(node, process.stderr, channel.stderr)),
+                asyncio.create_task(drain(node, process.stdout, channel.stdout)),
+                asyncio.create_task(drain(node, process.stderr, channel.stderr)),
             ]
-        ended = asyncio.gather(process.wait(), *drains, return_exceptions=True)
+        ended = asyncio.ensure_future(asyncio.gather(process.wait(), *drains))
         try:
             await asyncio.wait([ended, gone], return_when=asyncio.FIRST_COMPLETED)
             await node.moving.wait()
@@ -107,96 +113,31 @@ class Executor:
                     channel.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
                 else:
                     channel.exit(code)
+            elif process.returncode is None:
+                if process.stdin is not None:
+                    process.stdin.close()
+                elif terminal:
+                    signal_group(process.pid, signal.SIGHUP)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _INPUT_ENDED_S)
         finally:
-            if not ended.done():
-                _signal(process, signal.SIGCONT)
-                _signal(process, signal.SIGKILL)
-            elif _signal(process, None):
-                self._left_behind.add(process.pid)
+            if process.returncode is None or not ended.done():
+                _signal_family(f"{self._runtime}/{node.name}/{session}", signal.SIGKILL)
+                signal_group(process.pid, signal.SIGKILL)
             for t in (feed, gone, *drains):
                 t.cancel()
-            await asyncio.gather(feed, gone, *drains, return_exceptions=True)
-            await asyncio.gather(ended, process.wait(), return_exceptions=True)
+            await asyncio.gather(feed, gone, ended, process.wait(), return_exceptions=True)
             if terminal:
                 os.close(master)
             self._running.pop(task, None)
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals | None) -> bool:
-    """A signal to the command's group (None: only look). False when nothing of the group is left."""
-    try:
-        os.killpg(process.pid, number if number is not None else 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-async def _feed(
-    channel: asyncssh.SSHServerProcess[bytes], process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter
-) -> None:
-    while True:
-        try:
-            data = await channel.stdin.read(_BLOCK)
-        except asyncssh.SignalReceived as e:
-            number = getattr(signal, f"SIG{e.signal}", None)
-            if isinstance(number, signal.Signals):
-                _signal(process, number)
-            continue
-        except (asyncssh.BreakReceived, asyncssh.TerminalSizeChanged):
-            continue
-        except (asyncssh.Error, OSError):
-            return
-        if not data:
-            break
-        try:
-            stdin.write(data)
-            await stdin.drain()
-        except OSError:
-            return  # the command reads no more
-    with contextlib.suppress(OSError):
-        stdin.close()
-        await stdin.wait_closed()
-
-
-async def _drain(node: LabNode, source: asyncio.StreamReader, target: asyncssh.SSHWriter[bytes]) -> None:
-    # When the channel is gone, the command's end is decided elsewhere; here it only stops being read.
-    with contextlib.suppress(asyncssh.Error, OSError):
-        while data := await source.read(_BLOCK):
-            await node.moving.wait()
-            target.write(data)
-            await target.drain()
-
-
-async def _feed_terminal(channel: asyncssh.SSHServerProcess[bytes], master: int) -> None:
-    _resize(master, channel.term_size)
-    while True:
-        try:
-            data = await channel.stdin.read(_BLOCK)
-        except asyncssh.TerminalSizeChanged as e:
-            _resize(master, (e.width, e.height, e.pixwidth, e.pixheight))
-            continue
-        except (asyncssh.BreakReceived, asyncssh.SignalReceived):
-            continue
-        except (asyncssh.Error, OSError):
-            return
-        os.write(master, data or b"\x04")
-        if not data:
-            return
-
-
-async def _drain_terminal(node: LabNode, master: int, target: asyncssh.SSHWriter[bytes]) -> None:
-    reader = asyncio.StreamReader()
-    pipe = os.fdopen(os.dup(master), "rb", 0)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
-    try:
-        # A terminal whose last process is gone reads as an input/output error.
-        await _drain(node, reader, target)
-    finally:
-        transport.close()
-
-
-def _resize(master: int, size: tuple[int, int, int, int]) -> None:
-    width, height, pixel_width, pixel_height = size
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", height or 24, width or 80, pixel_height, pixel_width))
+def _signal_family(mark: str, number: signal.Signals) -> None:
+    """A signal to every process that carries the mark in its environment, whatever session it moved to."""
+    wanted = f"{_MARK}={mark}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # Processes end while they are looked at, and those of others cannot be read.
+            with contextlib.suppress(OSError):
+                if any(v.startswith(wanted) for v in (entry / "environ").read_bytes().split(b"\0")):
+                    os.kill(int(entry.name), number)

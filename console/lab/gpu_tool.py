@@ -1,4 +1,5 @@
 """`nvidia-smi` as a GB10 answers it: utilisation, temperature, power and clocks, but no memory of its own."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The /proc and /sys that programs on a lab node read: files in the node's folder, kept up to date."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

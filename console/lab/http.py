@@ -85,7 +85,7 @@ async def serve_http(reader: Reader, writer: Writer, handler: Handler, peer: str
 
 async def _read(reader: Reader, peer: str) -> Request | None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    method, target, _version = (head[0].split(" ") + ["", ""])[:3]
+    method, target, _version = [*head[0].split(" "), "", ""][:3]
     headers = {k.strip().lower(): v.strip() for k, sep, v in (line.partition(":") for line in head[1:]) if sep}
     body = b""
     if headers.get("transfer-encoding", "").lower() == "chunked":

@@ -112,8 +112,10 @@ class Lab:
         self._apply(at_start=True)
         layout.client_files(self.folder, self.config.name, entries, client)
         self._ticker = asyncio.create_task(self._tick(), name="lab files")
-        state = {"pid": os.getpid(), "ready": True, "cluster": str(self.cluster_file), "control": str(self.control_socket),
-                 "nodes": self.config.nodes, "speed": self.clock.speed, "scenario": self.world.scenario.name}  # fmt: skip
+        state = {
+            "pid": os.getpid(), "ready": True, "cluster": str(self.cluster_file), "control": str(self.control_socket),
+            "nodes": self.config.nodes, "speed": self.clock.speed, "scenario": self.world.scenario.name,
+        }  # fmt: skip
         layout.write_private(self.folder / "lab.json", json.dumps(state, indent=1).encode(), 0o644)
 
     def _add(
@@ -235,6 +237,7 @@ class Lab:
             node.moving.set()
         for sshd in self._sshd.values():
             await sshd.close()
+        self._executor.sweep()
         for node in self.world.nodes.values():
             await node.engine.close()
         await self._shims.close()

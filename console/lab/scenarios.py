@@ -25,7 +25,7 @@ class Scenario:
 
 _ALL: Final = (
     Scenario("healthy", "every rank comes up and serves"),
-    Scenario("rank-dies-loading", "rank 5 meets a damaged shard while loading and exits; the others see only its absence", 6),
+    Scenario("rank-dies-loading", "rank 5 meets a damaged shard and exits; the others see only its absence", 6),
     Scenario("node-silent", "one node's SSH accepts and says nothing more, and its rank stands still", 7),
     Scenario("node-cut", "one node drops its SSH connections and refuses new ones; its engine runs on", 7),
     Scenario("image-missing", "one node does not have the image", 7, at_once=True),
@@ -37,7 +37,7 @@ _ALL: Final = (
     Scenario("bad-flag", "the engine does not know one of its arguments"),
     Scenario("port-in-use", "another server holds port 8000 on the head, and answers", 1, at_once=True),
     Scenario("rendezvous-timeout", "one rank never reaches the head's store", 8),
-    Scenario("worker-dies-serving", "one worker is killed after ready: the head stays healthy and answers no request", 4),
+    Scenario("worker-dies-serving", "one worker ends after ready: the head stays healthy, no request is answered", 4),
     Scenario("hostile", "logs and labels full of escapes, broken UTF-8, an endless line and no end", 3, at_once=True),
     Scenario("clock-latch", "one GPU is held at 507 MHz and 14 W", 4, at_once=True),
     Scenario("docker-dead", "one node's docker daemon does not answer", 5, at_once=True),

@@ -114,6 +114,13 @@ async def _pump(reader: asyncio.StreamReader, blocks: asyncio.Queue[bytes], work
         work.cancel()
 
 
+_IDENTITY: Final = """import os, socket
+u = os.uname_result(("Linux", "NODE", "6.17.0-1032-nvidia", "#32-Ubuntu SMP PREEMPT", "aarch64"))
+os.uname = lambda: u
+socket.gethostname = lambda: "NODE"
+"""
+
+
 def write_shims(folder: Path, program: Path, names: Iterable[str]) -> None:
     """One small file per command: it starts the program with the least that Python can start with."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
@@ -123,3 +130,8 @@ def write_shims(folder: Path, program: Path, names: Iterable[str]) -> None:
         path.write_text(f'#!/bin/sh\nexec "{base}" -I -S "{program}" {name} "$@"\n')
         path.chmod(0o755)
     (folder / "python3").symlink_to(base)
+    # A Python that says the node's name and machine, as the shims do: a `venv` whose start-up module answers uname.
+    packages = folder.parent / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    (folder.parent / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
+    (packages / "sitecustomize.py").write_text(_IDENTITY.replace("NODE", folder.parent.name))

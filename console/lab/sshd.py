@@ -1,4 +1,4 @@
-"""One lab node's SSH server: commands that really run, connections made from the node, and the ways it can fall silent."""
+"""One lab node's SSH server: commands that really run, connections from the node, and the ways it falls silent."""
 
 from __future__ import annotations
 

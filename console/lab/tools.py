@@ -1,4 +1,5 @@
 """What a lab node answers besides docker: nvidia-smi, ip, hostname, uname, ping, sudo."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The head's HTTP API: health, models, completions with and without a stream, metrics."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

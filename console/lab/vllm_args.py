@@ -153,7 +153,7 @@ class EngineArgs:
 
     def non_default(self) -> str:
         """The dict that the engine prints at its start; secrets masked as new versions do."""
-        shown = {"model_tag": self.model, "model": self.model}
+        shown: dict[str, Any] = {"model_tag": self.model, "model": self.model}
         for key, value in self.values.items():
             if key not in ("headless", "node-rank"):
                 shown[key.replace("-", "_")] = (

@@ -1,4 +1,5 @@
 """How a rank fails: the faults of a scenario at their moment, and the words that each failure leaves in the log."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The head's /metrics in the engine's names: those that monitors read."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 

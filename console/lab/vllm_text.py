@@ -1,4 +1,5 @@
 """The engine's own lines: what each process prints, and in which shape. Sources: docs of the log format."""
+# ruff: noqa: E501 lines of output are kept whole, as they are printed
 
 from __future__ import annotations
 
