@@ -24,7 +24,7 @@ def main() -> None:
     rss = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
     size = len(repr(dict(last.data)))
     print(
-        f"{cpu / wall * 60:.3f} CPU s/min = {cpu / wall * 100:.2f} % of a core, {rss} kB, {size} B a frame, {wall:.0f} s"
+        f"{cpu / wall * 60:.3f} CPU s/min = {cpu / wall * 100:.2f} % of a core, {rss} kB, {size} B/frame, {wall:.0f} s"
     )
     console.close()
 

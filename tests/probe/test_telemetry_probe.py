@@ -200,6 +200,7 @@ def test_a_death_is_told_at_once(start, engine: FakeEngine) -> None:
 
 def test_a_death_is_told_even_while_the_engine_answers_nothing_else(start, engine: FakeEngine) -> None:
     console: Console = start(interval_s=60.0)
+    console.until(lambda d: d["part"] == "all")
     engine.wait_listener()
     engine.hang.set()
     engine.emit("die", IDENT, exitCode="137")
