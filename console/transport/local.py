@@ -36,6 +36,7 @@ class _Command:
         self.stdout = process.stdout
         self._process = process
         self._stderr = bytearray()
+        self._ended = False
         self._tail = asyncio.create_task(self._keep_tail(process.stderr), name=f"stderr on {node}")
 
     async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
@@ -61,6 +62,8 @@ class _Command:
 
     async def completed(self, stdout: bytes = b"") -> Completed:
         code = await self._process.wait()
+        if self._ended:
+            raise TransportError(Trouble.LOST, "the link was closed while the command ran", node=self.node)
         await self._tail
         if code < 0:
             return Completed(None, stdout, bytes(self._stderr), signal.Signals(-code).name.removeprefix("SIG"))
@@ -68,33 +71,30 @@ class _Command:
 
     async def end(self) -> None:
         """End the command if it still runs: by the end of its input, then by KILL to its group."""
-        self.stdin.close()
+        self._ended = True
+        # asyncio's Process has no public way to close its pipes, and its wait() does not return before they close.
+        transport = self._process._transport  # type: ignore[attr-defined]
+        for fd in (0, 1, 2):
+            pipe = transport.get_pipe_transport(fd)
+            if pipe is not None:
+                pipe.close()
         try:
-            if self._process.returncode is None:
-                async with asyncio.timeout(END_LIMIT_S):
-                    await self._drain_until_exit()
+            async with asyncio.timeout(END_LIMIT_S):
+                await self._process.wait()
         except TimeoutError:
-            pass
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         finally:
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
             self._tail.cancel()
-            # The pipes' transport is what keeps a loop from closing cleanly; asyncio has no public way to it.
-            self._process._transport.close()  # type: ignore[attr-defined]
-
-    async def _drain_until_exit(self) -> None:
-        """asyncio's wait() returns after the pipes close, and a full pipe never does: read what is left away."""
-        while await self.stdout.read(BLOCK_BYTES):
-            pass
-        await self._process.wait()
+            transport.close()
 
 
 class LocalStream:
     """`Stream` of a local process."""
 
-    def __init__(self, command: _Command, *, interactive: bool) -> None:
+    def __init__(self, command: _Command, feeding: asyncio.Task[None], *, interactive: bool) -> None:
         self._command = command
+        self._feeding = feeding
         self._interactive = interactive
         self._result: Completed | None = None
 
@@ -107,6 +107,7 @@ class LocalStream:
         self._need_input()
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):
+                await asyncio.shield(self._feeding)
                 self._command.stdin.write(data)
                 await self._command.stdin.drain()
         except TimeoutError:
@@ -120,6 +121,7 @@ class LocalStream:
 
     async def end_input(self) -> None:
         self._need_input()
+        await asyncio.shield(self._feeding)
         self._command.stdin.close()
 
     def result(self) -> Completed | None:
@@ -207,7 +209,7 @@ class LocalLink:
         async with self._command(list(argv) if interactive else wrapped(argv, len(stdin))) as command:
             feeding = asyncio.create_task(command.feed(stdin), name=f"input on {self.node}")
             try:
-                yield LocalStream(command, interactive=interactive)
+                yield LocalStream(command, feeding, interactive=interactive)
             finally:
                 feeding.cancel()
 
@@ -267,6 +269,7 @@ class LocalLink:
         return LocalByteChannel(self.node, path, reader, writer)
 
     async def close(self) -> None:
+        """Close for good: what runs is ended, and its callers get LOST."""
         self._closed = True
         await asyncio.gather(*(command.end() for command in list(self._running)))
 
