@@ -163,7 +163,7 @@ class DiskWorld:
             clock=self._clock,
             read_only=self._args.read_only or settings.read_only,
             follow=follow,
-            interval_s=settings.poll_interval_s,
+            interval_s=settings.poll_interval_s if follow else min(0.4, settings.poll_interval_s),
             log_lines=settings.log_lines,
             by=f"{_user()}@{socket.gethostname()}",
         )

@@ -228,6 +228,8 @@ def _answer(state: BootState, what: str) -> BootState:
 
 def _settle(state: BootState, at: float) -> BootState:
     """The phase that containers, API and smoke add up to; a stop or a failure already told stays as it is."""
+    if state.phase is Phase.FAILED and state.failed_by_death:
+        return _first_death(state, at)
     if state.phase in (Phase.FAILED, Phase.STOPPED):
         return state
     statuses = [r.status for r in state.ranks]
@@ -236,16 +238,7 @@ def _settle(state: BootState, at: float) -> BootState:
         return replace(state, phase=Phase.STOPPED, stop_result="stopped", ended_at=at) if done else state
     gone = [r for r in state.ranks if r.status in GONE]
     if gone and (state.ready_at is None or _head_gone(state) or len(gone) == len(state.ranks)):
-        first = min(gone, key=lambda r: (r.finished_at if r.finished_at is not None else at, r.rank))
-        return replace(
-            state,
-            phase=Phase.FAILED,
-            failed_why=_died(first),
-            failed_rank=first.rank,
-            failed_node=first.node,
-            ended_at=at,
-            asks=(),
-        )
+        return _first_death(state, at)
     if state.phase is Phase.STALLED:
         return state
     all_running = bool(statuses) and all(s == "running" for s in statuses)
@@ -259,6 +252,22 @@ def _settle(state: BootState, at: float) -> BootState:
     if state.api == "healthy" and state.smoke_ok is False and state.smoke_text:
         return replace(state, phase=Phase.SERVING_BAD)
     return replace(state, phase=Phase.BOOTING)
+
+
+def _first_death(state: BootState, at: float) -> BootState:
+    """Failed, by the rank whose container ended first as the nodes' engines date it."""
+    gone = [r for r in state.ranks if r.status in GONE]
+    first = min(gone, key=lambda r: (r.finished_at if r.finished_at is not None else at, r.rank))
+    return replace(
+        state,
+        phase=Phase.FAILED,
+        failed_why=_died(first),
+        failed_rank=first.rank,
+        failed_node=first.node,
+        failed_by_death=True,
+        ended_at=state.ended_at if state.ended_at is not None else at,
+        asks=(),
+    )
 
 
 def _head_gone(state: BootState) -> bool:

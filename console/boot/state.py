@@ -66,7 +66,8 @@ class RankState:
 @dataclass(frozen=True, slots=True)
 class BootState:
     """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
-    stop_results: node -> (result, detail). asks: what the console wants to know from the operator (`deadline`,
+    failed_by_death: the failure was concluded from a container's end, so an earlier end that is learnt of later takes
+    its place. stop_results: node -> (result, detail). asks: what the console wants to know from the operator (`deadline`,
     `launch_failed`), empty when nothing."""
 
     deployment: str
@@ -103,6 +104,7 @@ class BootState:
     failed_why: str = ""
     failed_rank: int | None = None
     failed_node: str | None = None
+    failed_by_death: bool = False
     steps: tuple[Step, ...] = ()
     stop_results: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     stop_result: str | None = None

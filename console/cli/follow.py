@@ -8,6 +8,7 @@ from console.base.errors import ExitCode
 from console.boot.events import (
     ApiSeen,
     BootFailed,
+    BootOpened,
     CauseFound,
     ContainerSeen,
     DeadlinePassed,
@@ -19,6 +20,8 @@ from console.boot.events import (
     Stalled,
     StatsSeen,
     StepChanged,
+    StopEnded,
+    StopSeen,
 )
 from console.boot.state import BootState, Phase
 from console.boot.to_json import deployment_json, event_json, stamp
@@ -38,9 +41,14 @@ class Teller:
     def __init__(self, out: Out) -> None:
         self._out = out
         self._stages: dict[int, str] = {}
-        self._launched_at: float | None = None
+        self._mine: set[str] = set()
 
-    def heard(self, _deployment: str, event: Event) -> None:
+    def heard(self, deployment: str, event: Event) -> None:
+        """Events of what this command launches; a deployment that was there before is not its story."""
+        if isinstance(event, BootOpened) and not event.adopted:
+            self._mine.add(deployment)
+        if deployment not in self._mine and not isinstance(event, (StepChanged, StopSeen, StopEnded)):
+            return
         if self._out.as_json:
             if not isinstance(event, StatsSeen):
                 self._out.data(event_json(event), line=True)

@@ -27,6 +27,7 @@ from console.boot.to_json import stamp
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
 from console.enginelog.eta import estimate
+from console.enginelog.progress import Bar
 from console.enginelog.records import Record
 from console.enginelog.stages_model import Stage
 from console.enginelog.stats import EngineStats
@@ -284,12 +285,13 @@ class Follower:
         dirty = set(self.board.ranks) if 0 in self._dirty else self._dirty
         for rank in sorted(dirty):
             log = self.board.ranks[rank]
+            stage = self.board.current(rank)
             event = RankProgress(
                 at,
                 rank,
                 self.board.cells(rank),
-                self.board.current(rank),
-                None if isinstance(log.progress, Absent) else log.progress.fraction,
+                stage,
+                _share(log.progress, stage),
                 log.lines,
                 self._last_line.get(rank),
                 log.numbers.as_mapping(),
@@ -362,3 +364,11 @@ class Follower:
 def _container_json(rank: int, rows: Sequence[Found]) -> dict[str, Any]:
     row = next((r for r in rows if r.rank == rank), None)
     return {"container": row.name if row is not None else None, "state": row.state if row is not None else None}
+
+
+def _share(bar: Bar | Absent, stage: Stage | None) -> float | None:
+    """How far a bar has come, where it is the bar of the stage that the rank is in."""
+    if isinstance(bar, Absent):
+        return None
+    fits = (stage is Stage.WEIGHTS and bar.is_shards) or (stage is Stage.GRAPHS and bar.is_graphs)
+    return bar.fraction if fits else None

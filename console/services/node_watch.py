@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from console.base.absent import Absent
+from console.base.absent import Absent, known
 from console.base.clock import Clock
 from console.cluster.model import Node
 from console.services.hub import NodeView
@@ -53,6 +53,7 @@ class NodeWatch:
         self.why = ""
         self.remedy = ""
         self.answered = asyncio.Event()
+        self.whole = asyncio.Event()
         self.bad_frames = 0
         self._stream: Stream | None = None
 
@@ -138,12 +139,16 @@ class NodeWatch:
             self.trouble, self.why, self.remedy = "", "", ""
             self._trouble_changed("", "")
         self.answered.set()
+        # Rates need two samples, and what needs a process of its own on the node is there a moment later.
+        if sample.part == "all" and sample.seq >= 2 and (known(sample.gpus) or sample.seq >= 4):
+            self.whole.set()
         self._heard(sample)
 
     def _broken(self, trouble: str, why: str, remedy: str) -> None:
         changed = (trouble, why) != (self.trouble, self.why)
         self.trouble, self.why, self.remedy = trouble, why, remedy
         self.answered.set()
+        self.whole.set()
         if changed:
             self._trouble_changed(trouble, why)
 

@@ -176,7 +176,7 @@ class Watching:
     async def settled(self, *, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.gather(*(w.answered.wait() for w in self._watches.values()))
+                await asyncio.gather(*(w.whole.wait() for w in self._watches.values()))
                 if self._discovering is not None:
                     await self._discovering
                 if not self._follow:
