@@ -9,7 +9,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from console.boot import events
 from console.boot.events import Event
 from console.files.boot_folder import jsonable
 
@@ -52,7 +51,7 @@ def _build(kind: type, stored: Mapping[str, Any]) -> object:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, vars(events))
+    return get_type_hints(kind)
 
 
 def _fit(hint: Any, value: Any) -> Any:

@@ -72,9 +72,11 @@ def load_recipes(places: Places, extra_dir: Path | None = None) -> RecipeShelf:
                 loose.append(FileError(f"the folder's name is the recipe's name; allowed: {allowed}", file=clean(path)))
                 continue
             try:
-                good.setdefault(slug, []).append((place, load_recipe(path)))
+                recipe = load_recipe(path)
             except FileErrors as bad:
                 failed[slug] = (*failed.get(slug, ()), *bad.errors)
+            else:
+                good.setdefault(slug, []).append((place, recipe))
     recipes: list[Recipe] = []
     for slug, found in good.items():
         if (clash := _clash(found)) is not None:

@@ -76,6 +76,7 @@ def parse_settings(text: str, file: str) -> SettingsFile:
         table = _Table.model_validate({k: v for k, v in data.items() if k not in wrong})
     keys = _keys(doc, data.get("keys", {}), errors)
     settings = Settings(**{name: getattr(table, name) for name in _Table.model_fields}, keys=keys)
+    errors.sort(key=lambda e: (e.line or 0, e.column or 0))
     return SettingsFile(settings, tuple(errors), tuple(_unknown(doc, data)))
 
 

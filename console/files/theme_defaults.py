@@ -108,7 +108,7 @@ LIGHT: Final[Mapping[str, Group]] = {
         "gpu": "#005f00",
         "power": "#875f00",
         "network": "#005f5f",
-        "temperature": "#af5f00",
+        "temperature": "#a04b00",
         "grid": "#b2b2b2",
     },
 }

@@ -183,7 +183,8 @@ def test_flags_of_one_rank_block(flag: str) -> None:
 def test_unknown_keys_are_kept_and_warned_of_with_the_nearest_name() -> None:
     text = (
         GOOD
-        + 'red_timeout = 1\nready_timeout = 5\n[memory]\nweight_gb = 1\n[[extra_mounts]]\nhost = "/a"\ncontainer = "/b"\nro = true\n'
+        + "red_timeout = 1\nready_timeout = 5\n[memory]\nweight_gb = 1\n"
+        + '[[extra_mounts]]\nhost = "/a"\ncontainer = "/b"\nro = true\n'
     )
     recipe = parse(text)
     assert recipe.extra == {
@@ -261,8 +262,27 @@ def test_half_a_character_is_an_error_of_the_file() -> None:
     assert errors("a = 1\nb = '\ud800'\n") == ["recipe.toml:2: holds half a character (a lone surrogate)"]
 
 
-KEYS = ["engine", "name", "docker_image", "model", "required_nodes", "tensor_parallel_size", "args", "env", "port", "gpus",
-        "extra_mounts", "memory", "smoke", "nodes", "entrypoint", "ready_timeout_s", "shm_size", "distributed_backend", "zzz"]  # fmt: skip
+KEYS = [
+    "engine",
+    "name",
+    "docker_image",
+    "model",
+    "required_nodes",
+    "tensor_parallel_size",
+    "args",
+    "env",
+    "port",
+    "gpus",
+    "extra_mounts",
+    "memory",
+    "smoke",
+    "nodes",
+    "entrypoint",
+    "ready_timeout_s",
+    "shm_size",
+    "distributed_backend",
+    "zzz",
+]
 WRITTEN = st.sampled_from(
     [
         '"x"',
@@ -292,7 +312,7 @@ WRITTEN = st.sampled_from(
         "{checks = 1, prompts = {}}",
         '"--x"',
         "07:32:00",
-    ]  # fmt: skip
+    ]
 )
 
 
