@@ -187,7 +187,8 @@ def _summary(c: Container) -> dict[str, Any]:
     return {
         "Id": c.id, "Names": ["/" + c.name], "Image": c.spec.image, "ImageID": c.image_id,
         "Command": " ".join(c.command),
-        "Created": c.created // 1_000_000_000, "Ports": [], "Labels": dict(c.labels), "State": c.status, "Status": status,
+        "Created": c.created // 1_000_000_000, "Ports": [], "Labels": dict(c.labels), "State": c.status,
+        "Status": status,
         "HostConfig": {"NetworkMode": c.spec.host_config.get("NetworkMode", "default")}, "Mounts": [],
     }  # fmt: skip
 

@@ -103,9 +103,9 @@ class Executor:
                 asyncio.create_task(drain(node, process.stdout, channel.stdout)),
                 asyncio.create_task(drain(node, process.stderr, channel.stderr)),
             ]
-        ended = asyncio.ensure_future(asyncio.gather(process.wait(), *drains))
+        ended = asyncio.create_task(_all_over(process, drains))
         try:
-            await asyncio.wait([ended, gone], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
             await node.moving.wait()
             if ended.done() and not gone.done():
                 code = process.returncode or 0
@@ -130,6 +130,12 @@ class Executor:
             if terminal:
                 os.close(master)
             self._running.pop(task, None)
+
+
+async def _all_over(process: asyncio.subprocess.Process, drains: list[asyncio.Task[None]]) -> None:
+    """As sshd counts it: the command ended and its output is read to the end."""
+    await process.wait()
+    await asyncio.gather(*drains)
 
 
 def _signal_family(mark: str, number: signal.Signals) -> None:

@@ -47,11 +47,12 @@ async def nvidia_smi(call: Call, m: Machine, clock: LabClock) -> int:
             fields = [f.strip() for f in query.split(",")]
             if first and "noheader" not in style:
                 await call.out(", ".join(fields) + "\n")
-            for number, (key, load) in enumerate(sorted(m.loads.items())):
+            for load in list(m.loads.values()):
                 held = load.held(clock.now())
                 if held > 0.2:
-                    row = {"pid": (str(21_000 + number), ""), "process_name": (f"VLLM::Worker_TP{key.rpartition(':')[2]}", ""), "name": ("VLLM::Worker", ""),
-                           "used_memory": (str(int(held * 1024)), "MiB"), "used_gpu_memory": (str(int(held * 1024)), "MiB"), "gpu_uuid": (_uuid(m), "")}  # fmt: skip
+                    used = (str(int(held * 1024)), "MiB")
+                    row = {"pid": (str(load.pid + 1), ""), "process_name": (load.name, ""), "name": (load.name, ""),
+                           "used_memory": used, "used_gpu_memory": used, "gpu_uuid": (_uuid(m), "")}  # fmt: skip
                     await call.out(", ".join(_show(row.get(f, ("[N/A]", "")), style) for f in fields) + "\n")
         else:
             await call.out(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ class HostFs:
     """`proc/` and `sys/` of one node. Writes are in place: a reader that keeps a file open sees it move, as in /proc."""
 
     def __init__(self, folder: Path, machine: Machine) -> None:
+        self._folder = folder
         self._proc = folder / "proc"
         self._sys = folder / "sys"
         self._machine = machine
@@ -27,6 +29,14 @@ class HostFs:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
+        self._proc.mkdir(parents=True, exist_ok=True)
+        (folder / "dev/infiniband").mkdir(parents=True, exist_ok=True)
+        self._pids: set[int] = set()
+        for pid, name in ((1, "systemd"), (1101, "containerd"), (1188, "dockerd")):
+            self._process(pid, name, 1 if pid > 1 else 0, 4_000 + pid, 90_000)
+            (self._proc / f"{pid}/limits").write_text(_LIMITS)
+            (self._proc / f"{pid}/status").write_text(f"Name:\t{name}\nPid:\t{pid}\nCapEff:\t000001ffffffffff\n")
+            (self._proc / f"{pid}/uid_map").write_text("         0          0 4294967295\n")
         for path in ("net", "pressure"):
             (self._proc / path).mkdir(parents=True, exist_ok=True)
         for hca, netdev in HCAS:
@@ -89,10 +99,39 @@ class HostFs:
             self._put(rcv, f"{int(m.totals.rx * part) // 4}\n")
             self._put(tx, f"{int(m.totals.tx * part)}\n")
             self._put(rx, f"{int(m.totals.rx * part)}\n")
+        self._processes()
         listening = frozenset(m.listening)
         if listening != self._listening:
             self._listening = listening
             self._put(f"{proc}/net/tcp", _tcp(listening))
+
+    def _processes(self) -> None:
+        """The engine's processes: a small first one and a worker that holds the memory."""
+        alive: set[int] = set()
+        now = self._machine.clock.now()
+        for load in self._machine.loads.values():
+            if load.pid:
+                alive |= {load.pid, load.pid + 1}
+                self._process(load.pid, "vllm", 1101, int(load.ticks * 0.1), 900_000)
+                self._process(
+                    load.pid + 1, load.name, load.pid, int(load.ticks * 0.9), int(load.held(now) * GIB_KB * 0.3)
+                )
+        for pid in self._pids - alive:
+            shutil.rmtree(self._proc / str(pid), ignore_errors=True)
+        self._pids = alive
+
+    def _process(self, pid: int, name: str, parent: int, ticks: int, rss_kb: int) -> None:
+        folder = self._proc / str(pid)
+        if not folder.is_dir():
+            folder.mkdir()
+            (folder / "comm").write_text(name[:15] + "\n")
+            (folder / "cmdline").write_bytes(name.encode() + b"\0")
+            (folder / "cgroup").write_text("0::/\n")
+        self._put(
+            f"{folder}/stat",
+            f"{pid} ({name[:15]}) S {parent} {pid} {pid} 0 -1 4194560 1 0 1 0 {ticks:10d} {ticks // 9:10d} 0 0 20 0 24 0 812 "
+            f"{rss_kb * 2048} {rss_kb // 4:10d} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0\n",
+        )
 
     def _meminfo(self) -> str:
         m = self._machine
@@ -154,7 +193,10 @@ class HostFs:
             "proc/cpuinfo": "".join(
                 f"processor\t: {n}\nBogoMIPS\t: 2000.00\nCPU part\t: 0xd85\n\n" for n in range(_CORES)
             ),
-            "proc/mounts": "/dev/nvme0n1p2 / ext4 rw,relatime 0 0\nnas:/models /mnt/models nfs4 rw,relatime,vers=4.2 0 0\n",
+            "proc/mounts": f"/dev/nvme0n1p2 / ext4 rw,relatime 0 0\nnas:/hf {self._folder}/home/.cache/huggingface nfs4 rw,relatime,vers=4.2 0 0\n",
+            "proc/sys/fs/nr_open": "1048576\n",
+            "dev/kmsg": "",
+            "sys/block/nvme0n1/size": "7814037168\n",
             "proc/filesystems": "nodev\tsysfs\nnodev\tproc\n\text4\nnodev\tnfs4\n",
             "proc/buddyinfo": "Node 0, zone   Normal   4211   3980   3511   2904   2110   1620   1204    910    702    530   8120\n",
             "proc/sys/kernel/random/boot_id": m.boot_id + "\n",
@@ -212,6 +254,11 @@ class HostFs:
         return files
 
 
+_LIMITS: Final = (
+    "Limit                     Soft Limit           Hard Limit           Units\n"
+    "Max locked memory         unlimited            unlimited            bytes\n"
+    "Max open files            1048576              1048576              files\n"
+)
 _TCP_HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 _ROUTE_HEAD: Final = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 

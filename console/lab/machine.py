@@ -20,7 +20,8 @@ HCAS: Final = (("rocep1s0f0", "enp1s0f0np0"), ("roceP2p1s0f0", "enP2p1s0f0np0"))
 @dataclass(slots=True)
 class Load:
     """What one process asks of the machine now. gib: memory held, moving linearly from one value to another.
-    util: percent of the GPU. rx/tx: bytes a wall second on the fabric. disk: bytes read a wall second."""
+    util: percent of the GPU. rx/tx: bytes a wall second on the fabric. disk: bytes read a wall second. cpu: cores.
+    pid: the container's first process, 0 for a process of nobody's; its worker has the pid after it."""
 
     gib: float = 0.0
     goal: float = 0.0
@@ -31,6 +32,9 @@ class Load:
     tx: float = 0.0
     disk: float = 0.0
     cpu: float = 0.0
+    pid: int = 0
+    name: str = "python3"
+    ticks: float = 0.0
 
     def held(self, now: float) -> float:
         if now >= self.until:
@@ -115,6 +119,8 @@ class Machine:
         t.eth_tx += self.rng.uniform(1500, 6000) * passed
         t.disk += sum(load.disk for load in self.loads.values()) * passed
         cores = 0.15 + sum(load.cpu for load in self.loads.values()) + self.rng.uniform(0, 0.1)
+        for load in self.loads.values():
+            load.ticks += load.cpu * 100 * passed
         t.cpu_busy += cores * 100 * passed
         t.cpu_idle += (20 - min(cores, 20)) * 100 * passed
         if self.available_gib() < 2:

@@ -114,10 +114,14 @@ async def _pump(reader: asyncio.StreamReader, blocks: asyncio.Queue[bytes], work
         work.cancel()
 
 
-_IDENTITY: Final = """import os, socket
+_IDENTITY: Final = """import os, pwd, socket
 u = os.uname_result(("Linux", "NODE", "6.17.0-1032-nvidia", "#32-Ubuntu SMP PREEMPT", "aarch64"))
 os.uname = lambda: u
 socket.gethostname = lambda: "NODE"
+os.getuid = os.geteuid = lambda: 1000
+pwd.getpwuid = lambda uid: pwd.struct_passwd(("operator", "x", uid, uid, "", os.path.expanduser("~"), "/bin/sh"))
+isdir = os.path.isdir
+os.path.isdir = lambda path: path == "/dev/infiniband" or isdir(path)
 """
 
 

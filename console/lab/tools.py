@@ -12,7 +12,19 @@ from console.lab.gpu_tool import nvidia_smi
 from console.lab.machine import Machine
 from console.lab.shim import Call
 
-NAMES: Final = ("docker", "nvidia-smi", "ip", "hostname", "uname", "ping", "sudo", "ibdev2netdev", "nproc")
+NAMES: Final = (
+    "docker",
+    "nvidia-smi",
+    "ip",
+    "hostname",
+    "uname",
+    "ping",
+    "sudo",
+    "ibdev2netdev",
+    "nproc",
+    "id",
+    "whoami",
+)
 
 
 class Tools:
@@ -37,6 +49,18 @@ class Tools:
             return 0
         if call.name == "uname":
             return await self._uname(call)
+        if call.name in ("id", "whoami"):
+            words = "".join(call.args)
+            plain = call.name == "whoami" or "n" in words
+            text = (
+                "operator"
+                if plain
+                else "1000"
+                if words
+                else "uid=1000(operator) gid=1000(operator) groups=1000(operator),988(docker)"
+            )
+            await call.out(text + "\n")
+            return 0
         if call.name == "ip":
             return await self._ip(call)
         if call.name == "ping":

@@ -143,7 +143,7 @@ class ApiServer:
         c.prompt_tokens += counted
         options = body.get("stream_options") or {}
         usage = {"prompt_tokens": counted, "completion_tokens": len(words), "total_tokens": counted + len(words)}
-        frame = {"id": ("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex, "created": int(time.time()), "model": model,
+        frame: dict[str, Any] = {"id": ("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex, "created": int(time.time()), "model": model,
                  "object": "chat.completion" if chat else "text_completion"}  # fmt: skip
         finish = "stop" if done else "length"
         if body.get("stream"):
@@ -156,11 +156,10 @@ class ApiServer:
         async for word in self._generate(words):
             text += word
         choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None, "stop_reason": None}
-        choice |= (
-            {"message": {"role": "assistant", "content": text, "reasoning": None, "tool_calls": []}}
-            if chat
-            else {"text": text}
-        )
+        if chat:
+            choice["message"] = {"role": "assistant", "content": text, "reasoning": None, "tool_calls": []}
+        else:
+            choice["text"] = text
         return as_json({**frame, "choices": [choice], "usage": usage})
 
     async def _generate(self, words: list[str]) -> AsyncIterator[str]:
@@ -223,6 +222,8 @@ def answer(prompt: str) -> str:
         a, op, b = int(match[1]), match[2], int(match[3])
         return str(a + b if op in ("+", "plus") else a - b if op in ("-", "minus") else a * b)
     lower = prompt.lower()
+    if lower.rstrip().endswith("the capital of france is"):
+        return " Paris. The city lies on the Seine, and it has held the seat of government for most of ten centuries."
     if "capital of france" in lower:
         return "The capital of France is Paris."
     if match := re.search(r"count (?:from 1 )?to (\d{1,3})", lower):

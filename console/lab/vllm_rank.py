@@ -35,6 +35,7 @@ class Rank:
         self.loading = False
         self.key = f"{container.id[:12]}:{args.rank}"
         self.load = node.machine.load(self.key)
+        self.load.pid, self.load.name = container.pid, f"VLLM::Worker_TP{args.rank}"
         self.faults = Faults(world, self)
         self.api: ApiServer | None = None
         self.graphs_gib = 0.0

@@ -1,0 +1,1 @@
+"""The lab: its parts, and boots over real SSH."""
