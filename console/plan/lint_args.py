@@ -121,16 +121,18 @@ def _keys(recipe: Recipe, args: tuple[Arg, ...]) -> Iterator[Finding]:
 
 def _words(recipe: Recipe, args: tuple[Arg, ...]) -> Iterator[Finding]:
     engine = ENGINES.get(recipe.engine)
+    dashed = [word for word in recipe.args if _DASH.match(word)]
     for arg in args:
         if arg.flag is None:
+            if dashed:
+                continue  # a flag that was not read as one leaves its values behind
             yield finding(
                 "stray-word", f"{_short(arg.values[0])} stands before any flag", observed=_short(arg.values[0])
             )
         elif engine is not None and arg.flag in engine.owned:
             yield finding("launcher-argument", f"{arg.flag} is the launcher's to write", observed=arg.flag)
-    for word in recipe.args:
-        if _DASH.match(word):
-            yield finding("unicode-dash", f"{_short(word)} begins with a typographic dash", observed=_short(word))
+    for word in dashed:
+        yield finding("unicode-dash", f"{_short(word)} begins with a typographic dash", observed=_short(word))
 
 
 def _value(arg: Arg) -> Iterator[Finding]:

@@ -14,11 +14,12 @@ from console.plan.model import LABEL_NODE, LABEL_RANK, Difference, RankPlan
 class Truth:
     """What one rank alone may have, and its only right value.
 
-    cli: the node's container engine. nofile: its limit. env: the network variables of the node. sources: mount target
-    -> source that follows from the node (its user's home, its cache). own: the engine's last words on this rank."""
+    cli: the node's container engine. nofile, memlock: its limits. env: the network variables of the node. sources:
+    mount target -> source that follows from the node (its user's home, its cache). own: the engine's last words."""
 
     cli: str
     nofile: int
+    memlock: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ _WHY = {
     "label rank": "the rank's number",
     "label node": "the node's name",
     "limit nofile": "what the node allows",
+    "limit memlock": "what the node allows",
     "--node-rank": "the rank's number",
     "own arguments": "the head serves the API, the others have none",
 }
@@ -80,10 +82,21 @@ def _neutral(rank: RankPlan, truth: Truth) -> list[_Word]:
     for i in range(engine_at + 1, len(words)):
         if rank.argv[i - 1] == "--node-rank" and rank.argv[i] == str(rank.rank):
             words[i] = _Own("--node-rank")
+    words = _memlock(words, truth)
     if not truth.own:
-        return words
+        return [*words, _Own("own arguments")]
     if rank.argv[-len(truth.own) :] == truth.own:
         return [*words[: -len(truth.own)], _Own("own arguments")]
+    return words
+
+
+def _memlock(words: list[_Word], truth: Truth) -> list[_Word]:
+    """One mark in place of the limit, or where it would stand on a node that does not allow it."""
+    limit: list[_Word] = ["--ulimit", "memlock=-1"] if truth.memlock else []
+    mark, nofile = _Own("limit memlock"), ["--ulimit", _Own("limit nofile")]
+    for i in range(len(limit), len(words) - 1):
+        if words[i : i + 2] == nofile and words[i - len(limit) : i] == limit:
+            return [*words[: i - len(limit)], mark, *words[i:]]
     return words
 
 
@@ -130,6 +143,7 @@ def _differences(ranks: Sequence[RankPlan], truths: Sequence[Truth]) -> tuple[Di
         "label rank": tuple(str(r.rank) for r in ranks),
         "label node": tuple(r.node for r in ranks),
         "limit nofile": tuple(str(t.nofile) for t in truths),
+        "limit memlock": tuple("unlimited" if t.memlock else "the engine's default" for t in truths),
         "own arguments": tuple(" ".join(t.own) for t in truths),
     }
     if any("--node-rank" in r.engine_argv for r in ranks):

@@ -233,4 +233,4 @@ def _truth(
         or (node.hf_cache is not None and b.source == posixpath.normpath(node.hf_cache))
     }
     own_env = {name: value for name, value in network.items() if env.get(name) == value}
-    return Truth(node.container_cli, adapt.nofile, own_env, sources, args.own)
+    return Truth(node.container_cli, adapt.nofile, adapt.memlock, own_env, sources, args.own)

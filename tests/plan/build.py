@@ -15,8 +15,7 @@ from console.recipe.model import Mount, Recipe
 GIB = 1 << 30
 GB10_TOTAL = 130_663_231_488  # MemTotal of a DGX Spark: 121.69 GiB
 CAPTURE = (
-    '{"cudagraph_mode":"FULL_AND_PIECEWISE",'
-    '"cudagraph_capture_sizes":[5,6,10,12,15,18,20,24,25,30,35,36,40,42,48]}'
+    '{"cudagraph_mode":"FULL_AND_PIECEWISE","cudagraph_capture_sizes":[5,6,10,12,15,18,20,24,25,30,35,36,40,42,48]}'
 )
 SPEC = (
     '{"method":"dspark","num_speculative_tokens":5,"draft_sample_method":"probabilistic",'
@@ -100,7 +99,8 @@ def with_args(recipe: Recipe, **values: str | None) -> Recipe:
 def safe(**changes: Any) -> Recipe:
     """The seed as it can be trusted to serve: 0.80, NCCL's buffers set, Engram on the GPU side."""
     recipe = with_args(seed(), gpu_memory_utilization="0.80", engram_config='{"cpu_offload":false}')
-    return replace(recipe, slug="dsv41-flash-8x-safe", env={**SEED_ENV, **NCCL_SMALL}, **changes)
+    recipe = replace(recipe, slug="dsv41-flash-8x-safe", env={**SEED_ENV, **NCCL_SMALL})
+    return replace(recipe, **changes)
 
 
 def tiny(**changes: Any) -> Recipe:
