@@ -112,6 +112,8 @@ class Smi:
         out: Group = {"fields": self.fields, "rows": [line for _, line in self.rows], "why": self.why}
         if self.t is not None:
             out["t"] = self.t
+        if self.said and (self.t is None or now - self.t > self.period * 3):
+            out["why"] = " ".join(self.said)[:300]
         if other is not None and self.child is not None and not self.why.startswith(("NVIDIA-SMI", "Unable")):
             silent = now - max(self.t or -1e9, self.started) > self.period * 2.5
             if silent and not self.said and other.t is not None and now - other.t < other.period * 3:

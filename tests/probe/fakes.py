@@ -20,6 +20,7 @@ from console.probe import telemetry_program
 from console.telemetry.frames import Bad, Frame, FrameReader
 from console.telemetry.launch import ProbeOptions, probe_argv
 
+PYTHON = os.environ.get("PROBE_PYTHON", sys.executable)  # another interpreter to run the probe with, such as 3.8
 MEMINFO = """\
 MemTotal:       127600812 kB
 MemFree:          812344 kB
@@ -225,7 +226,7 @@ class Console:
         self.frames: list[Frame] = []
         base = {"HOST_PROC": f"{root}/proc", "HOST_SYS": f"{root}/sys", "HOST_DEV": f"{root}/dev"}
         self.child = subprocess.Popen(
-            [sys.executable, *argv[1:]],
+            [PYTHON, *argv[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"PATH": f"{root}/bin:/usr/bin:/bin", **base, **env},

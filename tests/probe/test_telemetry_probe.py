@@ -6,6 +6,8 @@ import ast
 import fcntl
 import os
 import struct
+import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 
 from console.base.absent import Absent
 from console.probe import telemetry_program
-from console.telemetry.launch import ProbeOptions, order_frame, order_interval
+from console.telemetry.launch import ProbeOptions, order_frame, order_interval, probe_argv
 from console.telemetry.sample import MemKind
 from console.telemetry.sampler import Sampler
 from tests.probe.fakes import Console, FakeEngine, inspected, make_tree, program
@@ -253,6 +255,36 @@ def test_a_driver_that_fails_is_a_reason(root: Path, start) -> None:
     console: Console = start(container_cli="")
     frame = console.until(lambda d: "failed" in d["gpu"]["why"])
     assert Sampler("n").step(frame, received_at=0, wall=0).gpus == Absent(said)
+
+
+def test_an_nvidia_smi_that_dies_is_started_again(root: Path, start) -> None:
+    program(root / "bin", "nvidia-smi", f"print({GB10!r})\nopen({str(root / 'starts')!r}, 'a').write('x')\n")
+    console: Console = start(container_cli="")
+    console.until(lambda d: "ended with 0" in d["gpu"]["why"])
+    first = (root / "starts").stat().st_size
+    console.until(lambda d: (root / "starts").stat().st_size > first + 1)
+
+
+def test_a_gpu_without_processes_has_none_and_that_is_known(root: Path, start) -> None:
+    program(root / "bin", "nvidia-smi", SMI.replace("4242, VLLM::Worker_TP5, 82739", ""))
+    console: Console = start(container_cli="")
+    frame = console.until(lambda d: d["apps"]["why"] == "" and "t" in d["apps"])
+    assert Sampler("n").step(frame, received_at=0, wall=0).gpu_apps == ()
+
+
+def test_an_error_of_a_running_nvidia_smi_is_the_reason(root: Path, start) -> None:
+    said = "Unable to determine the device handle for GPU0: 000F:01:00.0: Unknown Error"
+    program(root / "bin", "nvidia-smi", f"import time\nprint({said!r}, flush=True)\ntime.sleep(60)\n")
+    console: Console = start(container_cli="")
+    frame = console.until(lambda d: said in d["gpu"]["why"])
+    assert Sampler("n").step(frame, received_at=0, wall=0).gpus == Absent(said)
+
+
+def test_a_program_cut_off_on_its_way_says_so() -> None:
+    argv, stdin = probe_argv(b"print('ran')", ProbeOptions())
+    cut = subprocess.run([sys.executable, *argv[1:]], input=stdin[:-1], capture_output=True, timeout=20)
+    assert cut.returncode == 1 and b"cut off" in cut.stderr and b"ran" not in cut.stdout
+    assert not any("\n" in word for word in argv), "a newline does not survive every login shell"
 
 
 def test_no_nvidia_smi_is_a_reason(start) -> None:
