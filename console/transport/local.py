@@ -218,6 +218,23 @@ class LocalLink:
         self._check()
         command_line(argv)  # the same guards as over SSH: what is refused there is refused here
         try:
+            command = await self._start(argv)
+        except OSError as error:
+            raise TransportError(
+                Trouble.CHANNEL, f"{argv[0]} cannot be started: {error.strerror}", node=self.node
+            ) from None
+        self._running.add(command)
+        try:
+            yield command
+        finally:
+            self._running.discard(command)
+            await asyncio.shield(command.end())
+
+    async def _start(self, argv: Sequence[str]) -> _Command:
+        """Start a process; a caller that is cancelled meanwhile does not leave it half started, which would wait for
+        its pipes: it is let start, and then ended."""
+
+        async def start() -> _Command:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
@@ -226,17 +243,15 @@ class LocalLink:
                 start_new_session=True,
                 limit=BLOCK_BYTES,
             )
-        except OSError as error:
-            raise TransportError(
-                Trouble.CHANNEL, f"{argv[0]} cannot be started: {error.strerror}", node=self.node
-            ) from None
-        command = _Command(self.node, process)
-        self._running.add(command)
+            return _Command(self.node, process)
+
+        starting = asyncio.create_task(start(), name=f"start on {self.node}")
         try:
-            yield command
-        finally:
-            self._running.discard(command)
-            await asyncio.shield(command.end())
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            command = await starting
+            await command.end()
+            raise
 
     async def open_tcp(self, host: str, port: int, *, timeout: float) -> ByteChannel:
         self._check()

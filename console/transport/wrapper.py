@@ -14,7 +14,8 @@ from typing import Final
 #   its input cannot keep the watcher from seeing the end.
 # - The command has its own session, so its whole process group can be ended; without setsid only itself.
 # - Only the command holds stdout and stderr: the shell's own words (and its hold on the channel) end at `exec >`.
-# - The watcher repeats its signal: a signal between the shell's last look and its wait is lost in some shells.
+# - The watcher repeats its signal: a signal between the shell's last look and its wait is lost in some shells. It kills
+#   the group itself where somebody killed this shell; a shell that ends by itself ends the watcher first.
 SCRIPT: Final = """n=$1
 shift
 exec 3<&0 </dev/null
@@ -61,7 +62,7 @@ p=$!
 exec >/dev/null 2>&1 4<&-
 trap end TERM HUP INT
 m=$$
-(while read -r x; do :; done; while kill -s TERM "$m"; do sleep 1; done) <&3 3<&- &
+(while read -r x; do :; done; while kill -s TERM "$m"; do sleep 1; done; kill -s KILL -- "$g$p") <&3 3<&- &
 w=$!
 wait "$p"
 s=$?

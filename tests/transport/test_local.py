@@ -120,3 +120,15 @@ async def test_a_closed_link_stays_closed(link: LocalLink) -> None:
     with pytest.raises(TransportError) as caught:
         await link.run(["true"], timeout=5)
     assert caught.value.trouble == Trouble.LOST
+
+
+async def test_cancelling_while_the_process_starts_leaves_nothing(link: LocalLink, tmp_path: Path) -> None:
+    for turns in range(12):  # at every turn of the loop that starting takes
+        mark = f"sleep-{os.getpid()}-{turns}"
+        work = asyncio.create_task(link.run(["sh", "-c", "exec sleep 1000", mark], timeout=60))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert [t.get_name() for t in asyncio.all_tasks() if t.get_name().startswith(("start on", "stderr on"))] == []

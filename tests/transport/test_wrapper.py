@@ -139,3 +139,14 @@ async def test_what_a_command_leaves_running_stays(shell: list[str], tmp_path: P
     assert status == 0
     os.kill(pid, 0)
     os.kill(pid, 9)
+
+
+@every_shell
+async def test_killing_the_wrapper_does_not_free_the_command(shell: list[str]) -> None:
+    async with started(shell, ["sh", "-c", "echo $$; exec sleep 1000"]) as process:
+        assert process.stdout and process.stdin
+        pid = int(await process.stdout.readline())
+        process.kill()
+        await asyncio.sleep(0)
+        process.stdin.close()
+        await ended(pid)
