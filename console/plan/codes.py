@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.base.findings import Finding, Severity
+from console.base.secrets import mask_text
+from console.base.text import clean_line
 from console.plan.codes_lint import LINT
 from console.plan.codes_plan import MEMORY, PLAN, PREFLIGHT
 
@@ -45,9 +47,22 @@ def finding(
     remedy: str = "",
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding of the table: severity and remedy are the table's unless given. KeyError for a code not in it."""
+    """A finding of the table: severity and remedy are the table's unless given. Text is made safe to draw, and words
+    that look like secrets are masked. KeyError for a code not in the table."""
     row = CODES[code]
-    return Finding(code, severity or row.severity, message, node, observed, expected, remedy or row.remedy)
+    return Finding(
+        code,
+        severity or row.severity,
+        _clean(message),
+        node,
+        _clean(observed),
+        _clean(expected),
+        remedy or row.remedy,
+    )
+
+
+def _clean(text: str) -> str:
+    return mask_text(clean_line(text, limit=1000))
 
 
 def unique(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from console.base.findings import Finding
+from console.base.secrets import MASK, is_secret_name
 from console.plan.codes import finding
 from console.plan.effective import Effective
 from console.plan.engines import ENGINES
@@ -77,7 +78,8 @@ def _doubled(args: tuple[Arg, ...]) -> Iterator[Finding]:
     for flag, given in by_flag.items():
         if len(given) > 1 and flag not in _REPEATABLE:
             same = len(set(given)) == 1
-            texts = [" ".join(g) or "(no value)" for g in given]
+            hidden = is_secret_name(flag)
+            texts = [(MASK if hidden else " ".join(g)) if g else "(no value)" for g in given]
             yield finding(
                 "doubled-argument" if same else "contradictory-argument",
                 f"{flag} stands {len(given)} times"

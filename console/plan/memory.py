@@ -71,7 +71,7 @@ def node_budget(
     available = facts if isinstance(facts, Absent) else facts.mem_available_bytes
     utilisation = _utilisation(recipe, values)
     nccl = nccl_part(recipe, world, env, measured)
-    process = process_part(recipe, is_head, measured, world)
+    process = process_part(recipe, is_head, measured, world, available=available, nccl=nccl.size)
     inside = model_parts(recipe, world, measured, headers_bytes)
     share = round(utilisation * total) if known(utilisation) and known(total) else _first(utilisation, total)
     kv, share = _kv(values, inside, share)

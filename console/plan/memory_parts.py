@@ -28,13 +28,23 @@ def nccl_part(recipe: Recipe, world: int, env: Mapping[str, str], measured: Meas
     return Part("nccl", "NCCL buffers", size, source)
 
 
-def process_part(recipe: Recipe, is_head: bool, measured: MeasuredBoot | None, world: int) -> Part:
-    """The processes beside the engine's share: from an earlier boot where it shows them, else inferred."""
+def process_part(
+    recipe: Recipe,
+    is_head: bool,
+    measured: MeasuredBoot | None,
+    world: int,
+    *,
+    available: int | Absent,
+    nccl: int | Absent,
+) -> Part:
+    """The processes beside the engine's share: from an earlier boot that shows what stayed while it served (where it
+    does not show what was available before and what NCCL took, today's figures stand in), else inferred."""
     label = "processes beside the share"
-    if measured is not None and measured.world == world:
-        before, after, nccl = measured.available_before_bytes, measured.serving_available_bytes, measured.nccl_bytes
-        if known(before) and known(after) and known(nccl):
-            size = before - after - measured.share_bytes - nccl
+    if measured is not None and measured.world == world and known(measured.serving_available_bytes):
+        before = measured.available_before_bytes if known(measured.available_before_bytes) else available
+        buffers = measured.nccl_bytes if known(measured.nccl_bytes) else nccl
+        if known(before) and known(buffers):
+            size = before - measured.serving_available_bytes - measured.share_bytes - buffers
             if size > 0:
                 return Part("process", label, size, f"what {measured.label} took beside its share and NCCL")
     if recipe.gpus == "none":

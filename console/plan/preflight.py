@@ -21,6 +21,8 @@ DISK_LOW: Final = 10 * GIB  # caches of compiled kernels and an engine's log of 
 DISK_FULL: Final = 1 * GIB
 CLOCK_OFFSET_S: Final = 1.0  # log lines of two nodes are put in order by their time stamps
 FRESH_UPTIME_S: Final = 600.0
+# What an unreachable node's plan says too, and what `unreachable` says better.
+_FOLLOWS: Final = frozenset({"facts-unknown", "memory-unknown"})
 _DENIED: Final = ("permission denied", "access denied", "not permitted", "dial unix")
 
 
@@ -30,13 +32,14 @@ def preflight(
     """The plan's own findings and those of the facts of its nodes, the worst first. A fact that was not asked for says
     nothing; a node without facts blocks. Nothing is asked of a node here."""
     present: dict[str, NodeFacts] = {}
-    found: list[Finding] = list(plan.findings)
+    found: list[Finding] = []
     for rank in plan.ranks:
         fact = facts.get(rank.node, Absent("the node was not asked yet"))
         if isinstance(fact, Absent):
             found.append(finding("unreachable", f"{rank.node}: {fact.reason}", node=rank.node, observed=fact.reason))
         else:
             present[rank.node] = fact
+    found += [f for f in plan.findings if f.code not in _FOLLOWS or f.node is None or f.node in present]
     for name, fact in present.items():
         found += _engine(name, fact)
         found += _disk(name, fact, plan)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from console.base.absent import Absent
 from console.base.errors import UsageError
 from console.base.findings import Finding
-from console.base.secrets import secret_values
+from console.base.secrets import mask_text, secret_values
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Cluster, Node
 from console.plan import model as labels
@@ -91,7 +91,8 @@ def make_plan(
         ranks.append(_rank(recipe, engine, node, rank, boot_number, marks, envs[rank], binds, args, adapts[rank]))
         truths.append(_truth(node, fact, adapts[rank], network[rank], envs[rank], binds, args))
     differs, unexplained = prove(ranks, truths)
-    found += [finding("ranks-differ", text) for text in unexplained]
+    secrets = frozenset().union(*(secret_values(r.env, r.engine_argv) for r in ranks))
+    found += [finding("ranks-differ", mask_text(text, secrets)) for text in unexplained]
     memory = memory_budget(
         recipe,
         {n.name: facts.get(n.name, NOT_ASKED) for n in chosen},
@@ -118,7 +119,7 @@ def make_plan(
         unexplained=unexplained,
         findings=unique([*found, *memory.findings]),
         memory=memory.as_json(),
-        secrets=frozenset().union(*(secret_values(r.env, r.engine_argv) for r in ranks)),
+        secrets=secrets,
     )
 
 

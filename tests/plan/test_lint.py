@@ -118,9 +118,18 @@ _COMPANIONS = {
 
 
 def test_a_secrets_value_is_in_no_finding() -> None:
-    recipe = tiny(args=("--api-key", "s3cr3t-value"), env={"MY_PASSWORD": "hunter2hunter2"})
+    args = ("--api-key", "s3cr3t-value", "--api-key=s3cr3t-value-2", "hf_abcdefghijklmnopqrstuvwx")
+    recipe = tiny(args=args, env={"MY_PASSWORD": "hunter2hunter2"})
     text = repr(lint_recipe(recipe, 2))
-    assert "s3cr3t-value" not in text and "hunter2" not in text
+    assert "s3cr3t-value" not in text and "hunter2" not in text and "hf_abc" not in text
+    assert "contradictory-argument" in codes(lint_recipe(recipe, 2))
+
+
+def test_findings_are_safe_to_draw() -> None:
+    found = lint_recipe(tiny(args=("--max-num-seqs", "\x1b]0;title\x07\x1b[2J8\n")), 2)
+    assert codes(found) == ["number-expected"] and not {"\x1b", "\n", "\x07"} & set(
+        found[0].message + found[0].observed
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from console.base.absent import Absent, known
+from console.base.absent import NOT_SAMPLED, Absent, known
 from console.plan.memory import memory_budget
 from console.plan.memory_model import MeasuredBoot, NodeBudget
 from console.plan.nccl import nccl_cost
@@ -170,6 +170,9 @@ def test_a_measured_boot_comes_first() -> None:
     higher = budget(with_args(safe(), gpu_memory_utilization="0.85"), 116.5, measured=boot)
     assert known(higher.stays) and higher.stays / GIB == pytest.approx(15.2 - 0.05 * 121.69, abs=0.01)
     assert size(higher, "kv") == pytest.approx(16 + 0.05 * 121.69, abs=0.01)
+    bare = replace(boot, available_before_bytes=NOT_SAMPLED, nccl_bytes=NOT_SAMPLED)
+    again = budget(with_args(safe(), gpu_memory_utilization="0.85"), 116.5, measured=bare)
+    assert known(again.stays) and again.stays / GIB == pytest.approx(15.2 - 0.05 * 121.69, abs=0.01)
     other = budget(safe(), 116.5, measured=replace(boot, world=4))
     assert size(other, "nccl") == pytest.approx(0.425, abs=0.001)
 

@@ -105,6 +105,7 @@ def test_an_unreachable_node_blocks_and_the_rest_is_still_checked() -> None:
     assert [(f.node, f.observed) for f in found if f.code == "unreachable"] == [("dgx6", "connection timed out")]
     assert "image-missing" in codes(found) and verdict(found) == "blocked"
     assert found[0].severity == "block"
+    assert not {"facts-unknown", "memory-unknown"} & set(codes(found))
 
 
 def test_facts_that_were_not_asked_for_say_nothing() -> None:
