@@ -67,7 +67,7 @@ class RankState:
 class BootState:
     """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
     failed_by_death: the failure was concluded from a container's end, so an earlier end that is learnt of later takes
-    its place. stop_results: node -> (result, detail). asks: what the console wants to know from the operator (`deadline`,
+    its place. stop_results: node -> (result, detail). asks: what the console wants to know (`deadline`,
     `launch_failed`), empty when nothing."""
 
     deployment: str

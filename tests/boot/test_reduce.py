@@ -1,0 +1,142 @@
+"""What events add up to: the words of a deployment's state."""
+
+from __future__ import annotations
+
+from console.boot.events import (
+    Acted,
+    ApiSeen,
+    BootFailed,
+    BootOpened,
+    ContainerSeen,
+    DeadlineMoved,
+    DeadlinePassed,
+    Event,
+    NodeBack,
+    NodeLost,
+    RankRef,
+    SmokeDone,
+    Stalled,
+    StepChanged,
+    StopEnded,
+    StopSeen,
+    StopStarted,
+)
+from console.boot.reduce import opened, reduce
+from console.boot.state import BootState, Phase
+
+T = 1_000_000.0
+
+
+def boot(world: int = 3, *, adopted: bool = False) -> BootState:
+    ranks = tuple(RankRef(r, f"dgx{r + 1}", f"nd-r{r}") for r in range(world))
+    return opened(
+        BootOpened(T, "d-1", 1, "seed", "Seed", "abc", "dgx1", ranks, T, 3600.0, 8000, "served", adopted=adopted)
+    )
+
+
+def add(state: BootState, *events: Event) -> BootState:
+    for event in events:
+        state = reduce(state, event)
+    return state
+
+
+def running(world: int = 3) -> list[Event]:
+    return [ContainerSeen(T + 1, r, "running") for r in range(world)]
+
+
+READY: list[Event] = [ApiSeen(T + 90, "healthy"), SmokeDone(T + 91, True, "Paris")]
+
+
+def test_ready_needs_all_containers_the_api_and_an_answer() -> None:
+    state = add(boot(), *running(2), *READY)
+    assert state.phase is Phase.STARTING  # rank 2 is not there yet
+    state = add(state, ContainerSeen(T + 92, 2, "running"))
+    assert (state.phase, state.ready_at) == (Phase.READY, T + 92)
+    assert add(boot(), *running(), ApiSeen(T + 9, "healthy")).phase is Phase.BOOTING
+    assert add(boot(), *running(), SmokeDone(T + 9, True, "x")).phase is Phase.BOOTING
+
+
+def test_a_rank_that_ends_fails_the_boot_by_name_whatever_its_code() -> None:
+    state = add(boot(), *running(), ContainerSeen(T + 60, 2, "exited", exit_code=0, finished_at=T + 59))
+    assert state.phase is Phase.FAILED
+    assert state.failed_why == "rank 2 on dgx3 ended with exit code 0"
+    assert (state.failed_rank, state.failed_node) == (2, "dgx3")
+
+
+def test_an_earlier_end_that_is_learnt_of_later_takes_the_place_of_the_first() -> None:
+    state = add(
+        boot(adopted=True),
+        ContainerSeen(T + 60, 0, "exited", exit_code=1, finished_at=T + 50),
+        ContainerSeen(T + 60, 2, "exited", exit_code=137, oom_killed=True, finished_at=T + 40),
+        ContainerSeen(T + 60, 1, "exited", exit_code=0, finished_at=T + 55),
+    )
+    assert state.failed_why == "rank 2 on dgx3 ended with exit code 137, killed by the kernel for memory"
+
+
+def test_after_ready_a_lost_rank_degrades_and_the_heads_end_fails() -> None:
+    ready = add(boot(), *running(), *READY)
+    worker = ContainerSeen(T + 100, 1, "exited", exit_code=137)
+    assert add(ready, worker).phase is Phase.DEGRADED
+    assert add(ready, ContainerSeen(T + 100, 0, "exited", exit_code=0)).phase is Phase.FAILED
+    assert add(ready, SmokeDone(T + 100, False, why="no answer in 90 s", canary=True)).phase is Phase.DEGRADED
+    assert add(ready, ApiSeen(T + 100, "error", "500")).phase is Phase.DEGRADED
+
+
+def test_a_stop_by_the_operator_is_not_a_crash() -> None:
+    state = add(boot(), *running(), *READY, StopStarted(T + 200))
+    state = add(state, *[ContainerSeen(T + 201, r, "exited", exit_code=0) for r in range(3)])
+    assert (state.phase, state.failed_why) == (Phase.STOPPING, "")
+    state = add(state, *[StopSeen(T + 202, f"dgx{r}", "stopped") for r in (1, 2, 3)], StopEnded(T + 202, "stopped"))
+    assert (state.phase, state.ended_at) == (Phase.STOPPED, T + 202)
+
+
+def test_a_stop_that_half_works_is_not_called_stopped() -> None:
+    state = add(boot(), *running(), StopStarted(T + 9), StopSeen(T + 10, "dgx1", "stopped"))
+    state = add(state, StopSeen(T + 10, "dgx2", "unknown", "no answer"), StopEnded(T + 10, "partly"))
+    assert (state.phase, state.stop_result) == (Phase.STOPPING, "partly")
+    # Seen later to be gone everywhere: only then is it stopped.
+    state = add(state, *[ContainerSeen(T + 60, r, "absent") for r in range(3)])
+    assert state.phase is Phase.STOPPED
+
+
+def test_a_node_out_of_sight_is_unknown_not_dead() -> None:
+    state = add(boot(), *running(), NodeLost(T + 5, "dgx2", "lost", "keepalive gave up"))
+    assert state.phase is Phase.BOOTING
+    assert (state.ranks[1].reachable, state.ranks[1].trouble) == (False, "keepalive gave up")
+    assert add(state, NodeBack(T + 9, "dgx2")).ranks[1].reachable
+
+
+def test_bad_text_withholds_ready_and_says_why() -> None:
+    state = add(boot(), *running(), ApiSeen(T + 9, "healthy"), SmokeDone(T + 10, False, "care care", "repeats"))
+    assert (state.phase, state.smoke_why, state.ready_at) == (Phase.SERVING_BAD, "repeats", None)
+    assert add(state, SmokeDone(T + 20, True, "Paris")).phase is Phase.READY
+
+
+def test_the_deadline_asks_and_more_time_answers_it() -> None:
+    state = add(boot(), *running(), DeadlinePassed(T + 3600))
+    assert (state.phase, state.asks) == (Phase.BOOTING, ("deadline",))
+    assert add(state, DeadlinePassed(T + 3601)).asks == ("deadline",)
+    moved = add(state, DeadlineMoved(T + 3610, 4500.0))
+    assert (moved.asks, moved.deadline_at) == ((), T + 4500.0)
+    assert add(state, *READY).asks == ()
+
+
+def test_a_failed_launch_asks_whether_to_keep() -> None:
+    failed = add(
+        boot(), StepChanged(T, "start workers", "dgx2", "failed", "no such image"), BootFailed(T, "x", 1, "dgx2")
+    )
+    assert (failed.phase, failed.asks) == (Phase.FAILED, ("launch_failed",))
+    assert add(failed, Acted(T, "keep")).asks == ()
+    assert failed.steps[0].states == {"dgx2": "failed"}
+    assert failed.steps[0].details == {"dgx2": "no such image"}
+
+
+def test_stalled_and_moving_again() -> None:
+    state = add(boot(), *running(), Stalled(T + 900, ("no line for 600 s", "power low")))
+    assert state.phase is Phase.STALLED
+    assert add(state, Stalled(T + 950, ())).phase is Phase.BOOTING
+
+
+def test_ranks_that_are_not_there_change_nothing() -> None:
+    state = boot()
+    assert add(state, ContainerSeen(T, 99, "exited", exit_code=1)) == state

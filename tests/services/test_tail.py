@@ -1,0 +1,137 @@
+"""A log followed across cuts: nothing lost, nothing doubled, order kept."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.services import tail as tail_module
+from console.services.tail import Resume, Splitter, Tail
+from console.transport.base import Completed, TransportError, Trouble
+from tests.services.fakes import FakeLink, FakeStream, ManualClock
+
+START = datetime(2026, 11, 30, 3, 0, 0, tzinfo=UTC)
+
+
+def stamped(offset_us: int, text: str) -> bytes:
+    at = START + timedelta(microseconds=offset_us)
+    return f"{at.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {text}".encode()
+
+
+def since_of(argv: list[str]) -> str:
+    """The `--since` word of a follow command, "" when it asks for everything."""
+    return argv[5] if len(argv) == 7 else ""
+
+
+class Engine:
+    """A container's log as an engine replays it: file order, `--since` compared stamp by stamp, cut anywhere."""
+
+    def __init__(self, lines: list[bytes], cuts: list[int]) -> None:
+        self.lines = lines
+        self.cuts = cuts
+
+    def replay(self, since: str) -> bytes:
+        if not since:
+            return b"".join(line + b"\n" for line in self.lines)
+        floor = since.encode().rstrip(b"Z")
+        return b"".join(line + b"\n" for line in self.lines if line.split(b" ", 1)[0].rstrip(b"Z") >= floor)
+
+
+async def follow(engine: Engine, monkeypatch: pytest.MonkeyPatch | None, sizes: random.Random) -> list[bytes]:
+    got: list[bytes] = []
+
+    class CuttingLink(FakeLink):
+        def stream(self, argv, **kwargs):  # type: ignore[no-untyped-def]
+            data = engine.replay(since_of(list(argv)))
+            if engine.cuts:
+                data = data[: engine.cuts.pop(0)]
+                end: Completed | TransportError = TransportError(Trouble.LOST, "cut", node="dgx1")
+            else:
+                end = Completed(0, b"", b"")
+            pieces = []
+            while data:
+                n = sizes.randint(1, 200)
+                pieces.append(data[:n])
+                data = data[n:]
+            self.streams = [FakeStream(pieces, end)]
+            return super().stream(argv, **kwargs)
+
+    tail = Tail(CuttingLink("dgx1"), "docker", "c", got.extend, ManualClock())
+    await tail.run()
+    assert tail.state == "ended"
+    return got
+
+
+# Stamps jitter backwards by less than the overlap, as stdout and stderr are stamped apart; some are equal.
+offsets = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 900_000)), min_size=1, max_size=60)
+
+
+@given(rows=offsets, cuts=st.lists(st.integers(0, 6000), max_size=50), seed=st.integers(0, 2**16))
+@settings(max_examples=150, deadline=None)
+def test_no_line_is_lost_or_doubled_through_cuts(rows: list[tuple[int, int]], cuts: list[int], seed: int) -> None:
+    now = 0
+    lines = []
+    for i, (step, back) in enumerate(rows):
+        now += step
+        lines.append(stamped(max(0, now - back), f"line {i % 7}"))
+    retry = tail_module._RETRY_S
+    tail_module._RETRY_S = (0.0,)
+    try:
+        got = asyncio.run(follow(Engine(lines, list(cuts)), None, random.Random(seed)))
+    finally:
+        tail_module._RETRY_S = retry
+    assert got == lines
+
+
+def test_lines_with_one_stamp_are_told_apart_by_their_order() -> None:
+    lines = [stamped(5, "a"), stamped(5, "b"), stamped(5, "a"), stamped(6, "c")]
+    resume = Resume()
+    for line in lines[:2]:
+        assert resume.fresh(line)
+    assert resume.since() == "2026-11-30T02:59:55Z"
+    assert [resume.fresh(line) for line in lines] == [False, False, True, True]
+
+
+def test_a_masked_copy_on_disk_still_stands_for_its_line() -> None:
+    resume = Resume()
+    resume.seed([stamped(5, "token ***")])
+    resume.since()
+    assert not resume.fresh(stamped(5, "token hf_abcdefgh"))
+    assert resume.fresh(stamped(7, "next"))
+
+
+async def test_a_container_that_is_gone_ends_the_tail() -> None:
+    said = b"Error response from daemon: No such container: nd-x\n"
+    link = FakeLink("dgx1", streams=[FakeStream([said], Completed(1, b"", b""))])
+    tail = Tail(link, "docker", "nd-x", lambda lines: None, ManualClock())
+    await tail.run()
+    assert tail.state == "gone"
+    assert "No such container" in tail.why
+
+
+async def test_without_following_a_lost_connection_ends_the_read_and_says_so() -> None:
+    link = FakeLink("dgx1", streams=[FakeStream([b"2026"], TransportError(Trouble.LOST, "it broke", node="dgx1"))])
+    tail = Tail(link, "docker", "c", lambda lines: None, ManualClock(), follow=False)
+    await tail.run()
+    assert (tail.state, tail.why, tail.done.is_set()) == ("lost", "it broke", True)
+    assert "--follow" not in link.asked[0][2]
+
+
+def test_an_endless_line_stays_bounded() -> None:
+    splitter = Splitter(limit=1000)
+    for _ in range(100):
+        assert splitter.feed(b"x" * 1000) == []
+    (line,) = splitter.feed(b"\n")
+    assert len(line) <= 2000
+
+
+def test_podman_stamps_with_a_zone_and_fewer_digits() -> None:
+    resume = Resume()
+    assert resume.fresh(b"2026-11-30T03:00:01.5+00:00 hello")
+    assert resume.since() == "2026-11-30T02:59:56Z"
+    assert not resume.fresh(b"2026-11-30T03:00:01.5+00:00 hello")
