@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ class Document:
     data: Mapping[str, Any]
     keys: Mapping[Path, Span] = field(default_factory=dict)
     values: Mapping[Path, Span] = field(default_factory=dict)
+    line_starts: Sequence[int] = (0,)
 
     def place(self, path: Path, *, value: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of a key (or its value); of the nearest table around it where it has none."""
@@ -50,7 +52,8 @@ class Document:
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """Line and column, from 1, of an offset."""
-        return self.text.count("\n", 0, offset) + 1, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        line = bisect.bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
 
     def error(self, message: str, path: Path, *, value: bool = True, remedy: str = "") -> FileError:
         """A `FileError` that points at the value (or the key) of `path`."""
@@ -87,7 +90,8 @@ def load_document(text: str, file: str) -> Document:
         raise FileError(f"not TOML: {clean_line(str(error), limit=200)}", file=file, line=1, column=1) from error
     scan = _Scan(text)
     scan.run()
-    return Document(text=text, file=file, data=data, keys=scan.keys, values=scan.values)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    return Document(text=text, file=file, data=data, keys=scan.keys, values=scan.values, line_starts=starts)
 
 
 class _Scan:

@@ -63,15 +63,14 @@ def is_flag(word: str) -> bool:
 
 def flags(args: Sequence[str]) -> list[Flag]:
     """All flags in order, each with its values; words before the first flag are positional and left out."""
-    out: list[Flag] = []
+    found: list[tuple[str, list[str], int]] = []
     for at, word in enumerate(args):
         if is_flag(word):
             name, eq, value = word.partition("=")
-            out.append(Flag(canonical(name), (value,) if eq else (), name, at))
-        elif out:
-            last = out[-1]
-            out[-1] = Flag(last.name, (*last.values, word), last.written, last.at)
-    return out
+            found.append((name, [value] if eq else [], at))
+        elif found:
+            found[-1][1].append(word)
+    return [Flag(canonical(name), tuple(values), name, at) for name, values, at in found]
 
 
 def positionals(args: Sequence[str]) -> list[str]:

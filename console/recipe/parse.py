@@ -157,7 +157,8 @@ class _Reader:
             here = (*path, key)
             if key not in known:
                 line, column = self.doc.place(here)
-                hint = did_you_mean(key, [k for k in known if k not in table])
+                few = len(self.findings) < 100  # a file of thousands of strange keys is none that was misspelt
+                hint = did_you_mean(key, [k for k in known if k not in table]) if few else ""
                 where = f"{self.doc.file}:{line}:{column}"
                 self.warn("unknown-key", f"{where}: {key_text(here)}: unknown key, kept without effect", hint)
                 extra[key] = value

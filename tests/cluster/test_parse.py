@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.cluster.model import Cluster, Node
@@ -113,6 +113,7 @@ def test_what_is_no_range(pattern: str) -> None:
         expand(pattern)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_any_pattern_gives_names_or_a_range_error(pattern: str) -> None:
     try:
@@ -137,6 +138,7 @@ NODES = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(
     LINES.filter(lambda s: bool(s.strip())),
     st.lists(
@@ -160,12 +162,14 @@ def test_what_is_written_reads_back(name: str, nodes: list[Node], env: dict[str,
     assert (again.name, again.nodes, again.env, again.ssh_config) == (name, cluster.nodes, env, "conf ig")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=120))
 def test_any_text_gives_a_cluster_or_cluster_errors(text: str) -> None:
     with pytest.raises(ClusterErrors):
         parse_cluster(text, "c")
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(
         ['"x"', "1", "true", "[]", "{}", '["a"]', '""', "nan", '[{host = "a"}, {host = 1}, 2]', '"a[1-3]"']

@@ -303,6 +303,7 @@ def test_events_of_other_versions() -> None:
     assert back.changed == ()
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=4),

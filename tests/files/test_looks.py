@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.base.errors import FileError
@@ -197,6 +197,7 @@ NAMES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(NAMES, VALUES))
 def test_any_values_give_settings_and_a_theme(table: dict[str, str]) -> None:
     text = "".join(f"{k} = {v}\n" for k, v in table.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import tomli
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.base.errors import FileError
@@ -190,6 +190,7 @@ def at(data: Any, path: Path) -> Any:
     return data
 
 
+@settings(deadline=None)
 @given(st.data(), st.dictionaries(TEXTS, VALUES, max_size=5))
 def test_every_value_is_found_where_it_stands(draws: st.DataObject, data: dict[str, Any]) -> None:
     lines = [f"{draws.draw(written(k, key=True))} = {draws.draw(written(v))}" for k, v in data.items()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tomli
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.base.findings import Severity
@@ -316,6 +316,7 @@ WRITTEN = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), WRITTEN), unique_by=lambda p: p[0], max_size=len(KEYS)))
 def test_any_table_gives_a_recipe_or_recipe_errors(pairs: list[tuple[str, str]]) -> None:
     text = "".join(f"{k} = {v}\n" for k, v in pairs)
@@ -326,12 +327,14 @@ def test_any_table_gives_a_recipe_or_recipe_errors(pairs: list[tuple[str, str]])
         assert all(e.line is not None and e.column is not None for e in caught.errors)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("utf-8", "surrogateescape")))
 def test_any_text_gives_a_recipe_or_recipe_errors(text: str) -> None:
     with pytest.raises(RecipeErrors):
         parse(text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(SEED) - 1), st.integers(0, 40), st.text(max_size=3))
 def test_a_seed_with_a_hole_gives_a_recipe_or_recipe_errors(start: int, length: int, put: str) -> None:
     try:

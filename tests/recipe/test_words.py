@@ -89,6 +89,7 @@ def test_agrees_with_a_real_shell(fragments: list[str]) -> None:
     assert run.stdout.decode().split("\0")[:-1] == expected
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_gives_words_or_a_word_error(text: str) -> None:
     try:
@@ -98,6 +99,7 @@ def test_any_text_gives_words_or_a_word_error(text: str) -> None:
     assert all("\0" not in w for w in words)
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=5), lambda i: st.lists(i) | st.dictionaries(st.text(max_size=4), i)
