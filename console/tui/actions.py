@@ -8,7 +8,7 @@ from typing import Final
 
 from textual.binding import Binding
 
-from console.boot.state import Phase
+from console.boot.state import BootState, Phase
 from console.services.hub import Snapshot
 
 Possible = Callable[[Snapshot], bool]
@@ -29,7 +29,12 @@ def can_launch(snapshot: Snapshot) -> bool:
 def can_stop(snapshot: Snapshot) -> bool:
     """Something runs, or a launch is under way, or a failed boot left containers to clean up."""
     boot = snapshot.boot
-    return bool(snapshot.job) or bool(snapshot.boots) or (boot is not None and boot.phase != Phase.STOPPED)
+    return bool(snapshot.job) or bool(snapshot.boots) or (boot is not None and not is_gone(boot))
+
+
+def is_gone(boot: BootState) -> bool:
+    """True when every node answered that nothing of it is left."""
+    return boot.phase == Phase.STOPPED and boot.stop_result not in ("partly", "failed")
 
 
 def is_booting(snapshot: Snapshot) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -34,6 +35,7 @@ class NightdeckApp(App[int]):
     plain ASCII. guard: take the process's signals (only `run_console` does)."""
 
     TITLE = "nightdeck"
+    CSS_PATH = "screens/main.tcss"
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = True
     CSS = "Toast { border-left: outer $primary; } Toast.-error { border-left: outer $error; }"
@@ -173,7 +175,7 @@ class NightdeckApp(App[int]):
             self.bell()
 
 
-def run_console(
+async def run_console_async(
     hub: HubApi,
     *,
     theme: str = "nightdeck",
@@ -185,5 +187,17 @@ def run_console(
 
     Deployments keep running, and a line on the terminal says so."""
     app = NightdeckApp(hub, theme=theme, keymap=keymap, ascii=ascii, guard=True)
-    result = app.run(mouse=mouse)
+    result = await app.run_async(mouse=mouse)
     return result if isinstance(result, int) else app.return_code or 0
+
+
+def run_console(
+    hub: HubApi,
+    *,
+    theme: str = "nightdeck",
+    keymap: Mapping[str, str] | None = None,
+    ascii: bool = False,  # noqa: A002
+    mouse: bool = True,
+) -> int:
+    """`run_console_async` in a loop of its own."""
+    return asyncio.run(run_console_async(hub, theme=theme, keymap=keymap, ascii=ascii, mouse=mouse))

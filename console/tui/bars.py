@@ -25,7 +25,7 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
     sign = glyphs.fresh if fresh == total else glyphs.warn
     parts: list[tuple[int, list[Span]]] = [
         (5, [(" nightdeck", "brand")]),
-        (4, [("  " + safe(snapshot.cluster.name, limit=20), "text")]),
+        (6, [("  " + safe(snapshot.cluster.name, limit=20), "text")]),
         (1, [(f"  {sign} {fresh}/{total}", "ok" if fresh == total else "bad bold")]),
     ]
     if lost and total > 1:

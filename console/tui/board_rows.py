@@ -11,19 +11,19 @@ from console.boot.state import BootState, Phase, RankState
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs, bar
-from console.tui.spans import Line, Span, clip, fit, safe
+from console.tui.spans import Line, Span, clip, fit, safe, spread
 
 WIDE: Final = 134  # cells from which every stage has a column with words
 SILENT_S: Final = 60.0  # a booting rank that printed nothing for so long is worth a remark
 # (stage, heading, two letters, width)
 COLUMNS: Final[tuple[tuple[Stage, str, str, int], ...]] = (
     (Stage.IMAGE, "image", "im", 6),
-    (Stage.CONTAINER, "contnr", "ct", 7),
+    (Stage.CONTAINER, "cont.", "ct", 6),
     (Stage.ARGUMENTS, "args", "ar", 6),
     (Stage.RENDEZVOUS, "joined", "jo", 7),
     (Stage.NCCL, "nccl", "nc", 7),
     (Stage.MODEL, "model", "mo", 7),
-    (Stage.WEIGHTS, "weights", "we", 21),
+    (Stage.WEIGHTS, "weights", "we", 20),
     (Stage.LOADED, "loaded", "ld", 11),
     (Stage.PROFILE, "profile", "pr", 8),
     (Stage.KV_CACHE, "KV cache", "kv", 9),
@@ -45,9 +45,12 @@ ROLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BoardLook:
+    """double: a narrow board has room for two lines a rank."""
+
     width: int
     glyphs: Glyphs
     name_width: int = 6
+    double: bool = True
 
     @property
     def wide(self) -> bool:
@@ -79,7 +82,7 @@ def laggards(ranks: Sequence[RankState]) -> dict[int, str]:
         typical = median(p for _, p in same)
         slow = min(same, key=lambda pair: pair[1])
         if typical - slow[1] >= 0.08:
-            out[slow[0]] = f"slowest: {slow[1] * 100:.0f} % where the median is {typical * 100:.0f} %"
+            out[slow[0]] = f"slowest, median {typical * 100:.0f}%"
     # When half of the ranks lag, the others are ahead: nobody stands out.
     return out if len(out) * 2 < len(running) else {}
 
@@ -100,11 +103,13 @@ def board_header(look: BoardLook) -> Line:
 
 def board_row(
     rank: RankState, boot: BootState, look: BoardLook, now: float, behind: str, marked: Stage | None = None
-) -> Line:
-    """A rank's passage. `marked` is the stage under the cursor, drawn in reverse."""
+) -> tuple[Line, ...]:
+    """A rank's passage: one line where there is room, else two. `marked`: the stage under the cursor, in reverse."""
     g = look.glyphs
     quiet = silent_for(rank, boot, now)
     sign, sign_role = (g.outlier, "laggard bold") if behind else (" ", "text")
+    if quiet is not None:
+        sign, sign_role = g.pause, "warn bold"
     if not rank.reachable:
         sign, sign_role = g.lost, "lost bold"
     spans: list[Span] = [
@@ -120,11 +125,13 @@ def board_row(
         else:
             mark = g.inferred if cell.inferred else " "
             spans += [(f"{mark}{_sign(cell, g)}", _role(cell) + here), (" ", "text")]
-    if not look.wide:
-        spans += [(" ", "text"), *_current(rank, look, now)]
     remark, role = _remark(rank, behind, quiet)
-    spans += [(" " + remark, role)]
-    return clip(spans, look.width)
+    if look.wide:
+        return (clip((*spans, (" " + remark, role)), look.width),)
+    spans += [(" ", "text"), *_current(rank, look, now)]
+    if not look.double:
+        return (clip((*spans, (" " + remark, role)), look.width),)
+    return (clip(spans, look.width), clip((*_second(rank, look, now, quiet), (f"  {remark}", role)), look.width))
 
 
 def _sign(cell: Cell, g: Glyphs) -> str:
@@ -159,8 +166,8 @@ def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, h
         full, empty = bar(g, cell.progress, 8)
         tail = f"{cell.progress * 100:>4.0f}%" + (f" {span(took)}" if took is not None else "")
         return [
-            (full, role),
-            (empty, "grid" + here),
+            (full, _role(cell)),
+            (empty, "grid"),
             (fit(mark + tail, room - 8), role),
             (" ", "text"),
         ]
@@ -186,6 +193,21 @@ def _current(rank: RankState, look: BoardLook, now: float) -> list[Span]:
     return [(words, ROLES[cell.state])]
 
 
+def _second(rank: RankState, look: BoardLook, now: float, quiet: float | None) -> list[Span]:
+    """Under a narrow row: progress as a bar, how long ago it printed, what its stages told."""
+    lead: Span = (" " * (look.name_width + 10), "text")
+    spans: list[Span] = [lead]
+    if rank.progress is not None:
+        full, empty = bar(look.glyphs, rank.progress, 18)
+        spans += [(full, "active"), (empty, "grid")]
+    else:
+        told = next((c for c in reversed(rank.cells) if c.state == CellState.DONE and c.detail), None)
+        spans.append((fit(f"{told.stage.word} {safe(told.detail, limit=20)}" if told is not None else "", 18), "dim"))
+    if rank.last_line_at is not None and quiet is None:
+        spans.append((f"  line {span(now - rank.last_line_at)} ago", "dim"))
+    return spans
+
+
 def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
     if not rank.reachable:
         return f"node lost: {safe(rank.trouble or 'no answer')}", "lost"
@@ -199,11 +221,11 @@ def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
     return behind, "laggard"
 
 
-def cell_words(rank: RankState, stage: Stage, now: float) -> Line:
+def cell_words(rank: RankState, stage: Stage, now: float, width: int) -> Line:
     """The cell under the cursor in full, for the line under the board."""
     cell = cell_of(rank, stage)
     took = _since(cell, rank, now)
-    parts = [f"rank {rank.rank} {safe(rank.node)}", stage.word, str(cell.state)]
+    parts = [f"rank {rank.rank} {safe(rank.node)}", f"{stage.word} {cell.state}"]
     if cell.progress is not None:
         parts.append(f"{cell.progress * 100:.0f} %")
     if took is not None:
@@ -214,5 +236,5 @@ def cell_words(rank: RankState, stage: Stage, now: float) -> Line:
         parts.append("inferred, not said by this rank's log")
     if rank.last_line_at is not None:
         parts.append(f"last line {span(now - rank.last_line_at)} ago")
-    jump = f"enter: log line {cell.line + 1:,}" if cell.line is not None else ""
-    return ((" " + "  ·  ".join(parts), "dim"), ("   " + jump if jump else "", "key"))
+    jump = f"enter: log line {cell.line + 1:,} " if cell.line is not None else ""
+    return spread(((" " + "   ".join(parts), "dim"),), ((jump, "key"),), width)

@@ -38,6 +38,10 @@ def phase_span(boot: BootState, glyphs: Glyphs) -> Span:
         Phase.STOPPING: glyphs.warn,
         Phase.STOPPED: glyphs.waiting,
     }
+    if boot.phase == Phase.STOPPED and boot.stop_result in ("partly", "failed"):
+        # Not every node answered that nothing is left: the word "stopped" alone would lie.
+        word = "partly stopped" if boot.stop_result == "partly" else "stop failed"
+        return f"{glyphs.warn} {word}", "bad bold"
     return f"{signs[boot.phase]} {boot.phase.value.replace('_', ' ')}", f"{PHASE_ROLES[boot.phase]} bold"
 
 
@@ -102,8 +106,6 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
         spans.append((f"   {words}", "strong"))
     if boot.stall_signs:
         spans.append((f"   {glyphs.pause} nothing moves: {safe(', '.join(boot.stall_signs))}", "warn bold"))
-    if boot.changed and width >= 100:
-        spans.append((f"   since the boot before: {safe('; '.join(boot.changed))}", "dim"))
     return clip(spans, width)
 
 
@@ -123,7 +125,7 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
     rank = cause.rank if cause is not None and cause.rank is not None else boot.failed_rank
     node = cause.node if cause is not None and cause.node is not None else boot.failed_node
     who = f"rank {rank}, {safe(node or '?')}" if rank is not None else safe(node) if node else "the launch itself"
-    victims = _victims(boot, cause)
+    victims = _victims(boot, cause, width - LABEL - 2)
     evidence = cause.evidence if cause is not None else ()
     # What is left after one line each for who, when, victims and two for what now goes to why and the evidence.
     spare = max(3, height - 5)
@@ -180,12 +182,15 @@ def _when(boot: BootState, cause: Cause | None) -> str:
     return f"{safe(stage)}, {clock_span(at - boot.launched_at)} after the launch ({hhmmss(at)})"
 
 
-def _victims(boot: BootState, cause: Cause | None) -> str:
+def _victims(boot: BootState, cause: Cause | None, width: int) -> str:
     ranks = cause.victims if cause is not None else ()
     if not ranks:
         return ""
     names = {r.rank: r.node for r in boot.ranks}
-    return ", ".join(f"rank {n} {names.get(n, '?')}" for n in ranks) + " fell because of it"
+    named = ", ".join(f"rank {n} {names.get(n, '?')}" for n in ranks) + " fell because of it"
+    if len(named) <= width:
+        return named
+    return f"{len(ranks)} fell because of it: ranks " + ", ".join(str(n) for n in ranks)
 
 
 def _label(word: str) -> Span:

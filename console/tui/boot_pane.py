@@ -124,7 +124,7 @@ class BootPane(Pane):
         if not self.is_mounted or not self.size.width:
             return
         boot, now, g = self.boot, self.now, self.glyphs
-        width = max(20, self.size.width - 2)
+        width = max(20, self.size.width - 1)
         mode = self.mode
         self._switch(mode == "board")
         clock = self.query_one("#boot-clock", Lines)
@@ -137,9 +137,10 @@ class BootPane(Pane):
             return
         clock.set_lines(clock_line(boot, now, width, g))
         if mode == "board":
-            self._draw_board(boot, BoardLook(width, g, self._name_width(boot)), detail)
+            double = 2 * len(boot.ranks) <= self.size.height - 3
+            self._draw_board(boot, BoardLook(width, g, self._name_width(boot), double), detail)
         elif mode == "failed":
-            height = max(6, self.size.height - 3)
+            height = max(6, self.size.height - 1)
             self.paper.set_lines(failure_lines(boot, width, height, g, self.keys))
         elif mode == "stop":
             self.paper.set_lines(stop_lines(boot, width, g))
@@ -169,10 +170,10 @@ class BootPane(Pane):
         rows = []
         for rank in boot.ranks:
             marked = stage if board.has_focus and str(rank.rank) == (current or str(boot.ranks[0].rank)) else None
-            rows.append(Row(str(rank.rank), (board_row(rank, boot, look, self.now, lag.get(rank.rank, ""), marked),)))
+            rows.append(Row(str(rank.rank), board_row(rank, boot, look, self.now, lag.get(rank.rank, ""), marked)))
         board.set_content(board_header(look), rows)
         at = next((r for r in boot.ranks if str(r.rank) == board.cursor_key), None)
-        detail.set_lines(cell_words(at, stage, self.now) if at is not None else ())
+        detail.set_lines(cell_words(at, stage, self.now, look.width) if at is not None else ())
 
     @staticmethod
     def _frontier(boot: BootState) -> int:
@@ -182,8 +183,8 @@ class BootPane(Pane):
     def _heading(self) -> Line:
         boot = self.boot
         if boot is None:
-            return ((" Boot ", "title"),)
-        spans: list[Span] = [(f" Boot {boot.number} ", "title"), (f"{safe(boot.recipe, limit=60)} ", "strong")]
+            return (("Boot ", "title"),)
+        spans: list[Span] = [(f"Boot {boot.number} ", "title"), (f"{safe(boot.recipe, limit=60)} ", "strong")]
         if boot.adopted:
             spans.append((f"{self.glyphs.dot} found running ", "dim"))
         if boot.changed:

@@ -166,13 +166,13 @@ class BootsPane(Pane):
     def draw(self) -> None:
         if not self.is_mounted:
             return
-        width = max(20, self.size.width - 3)
+        width = max(20, self.size.width - 1)
         columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', 18)}"
         head = f"    no  at    {columns} note, cause, change"
         rows = [Row(b.id, (boot_row(b, width, self.glyphs, marked=b.id == self.marked),)) for b in self._boots]
         self.grid.set_content(clip(((head, "head"),), width, "head"), rows)
         good = sum(1 for b in self._boots if b.ready_s is not None)
-        title: list[Span] = [(" Boots ", "title"), (f"{len(self._boots)} ", "strong"), (f"{good} became ready ", "dim")]
+        title: list[Span] = [("Boots ", "title"), (f"{len(self._boots)} ", "strong"), (f"{good} became ready ", "dim")]
         if self.marked is not None:
             title.append((f"{self.glyphs.dot} compare with: mark another ", "key"))
         self.set_title(tuple(title))

@@ -14,7 +14,7 @@ LIMIT: Final = 74_000  # what common terminals take of one OSC 52 sequence, in b
 
 
 def copy(app: App[object], text: str) -> str:
-    """Copy; returns what happened in words, the file's path included. Raises OSError when the file cannot be written."""
+    """Copy; returns what happened in words. Raises OSError when the file cannot be written."""
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     name = f"nightdeck-copy-{os.getuid()}-{time.strftime('%H%M%S')}.txt"
     path = folder / name

@@ -16,6 +16,8 @@ from textual.strip import Strip
 from console.tui.paint import Paint
 from console.tui.spans import Line
 
+CURSOR = "▌"  # the row under the cursor is told by more than its background
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -130,6 +132,8 @@ class Grid(ScrollView, can_focus=True):
         if index == self._cursor and self._show_cursor and self.has_focus:
             base = self.get_component_rich_style("grid--cursor")
         spans = row.lines[part] if part < len(row.lines) else ()
+        if index == self._cursor and self._show_cursor and self.has_focus and spans and spans[0][0].startswith(" "):
+            spans = ((CURSOR, "key"), (spans[0][0][1:], spans[0][1]), *spans[1:])
         return self.paint.strip(self.mark(row.key, part, spans), width, base)
 
     def mark(self, _key: str, _part: int, line: Line) -> Line:

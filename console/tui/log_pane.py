@@ -74,7 +74,7 @@ class LogPane(Pane):
         view, g = self.view, self.glyphs
         wanted = view.store.filter
         ranks = "all ranks" if wanted.ranks is None else "rank " + ", ".join(str(r) for r in sorted(wanted.ranks))
-        spans: list[Span] = [(" Logs ", "title"), (f"{ranks} ", "strong")]
+        spans: list[Span] = [("Logs ", "title"), (f"{ranks} ", "strong")]
         if view.follow:
             spans.append((f"{g.follow} following ", "ok"))
         else:

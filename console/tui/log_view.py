@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from textual import events
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -160,6 +160,8 @@ class LogView(ScrollView, can_focus=True):
             self.virtual_size = Size(0 if self.wrapping else max(self._widest, 1), total)
             if self.follow:
                 self._scroll(float(max(0, total - height)))
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.position = self.scroll_y
         finally:
             self._own_scroll = False
         if repaint:
@@ -313,6 +315,3 @@ class LogView(ScrollView, can_focus=True):
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
         self._unfollow()
-
-    def refresh_rows(self) -> None:
-        self.refresh(Region(0, 0, self.size.width, self.size.height))

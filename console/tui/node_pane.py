@@ -100,7 +100,7 @@ class NodePane(Pane):
         snapshot = self._snapshot
         if snapshot is None or not self.is_mounted or not self.size.width:
             return
-        width = max(20, self.size.width - 3)
+        width = max(20, self.size.width - 1)
         names = max((len(safe(n.node.name)) for n in snapshot.nodes), default=6)
         look = Look(width, self.glyphs, min(14, max(4, names)), self.sort)
         all_views = [(view, figures_of(view)) for view in snapshot.nodes]
@@ -133,7 +133,7 @@ class NodePane(Pane):
         return all(word in hay for word in self.words.lower().split())
 
     def _heading(self, snapshot: Snapshot, shown: int) -> Line:
-        spans: list[Span] = [(" Cluster ", "title"), (f"{safe(snapshot.cluster.name, limit=30)} ", "strong")]
+        spans: list[Span] = [("Cluster ", "title"), (f"{safe(snapshot.cluster.name, limit=30)} ", "strong")]
         total = len(snapshot.nodes)
         counts = {state: sum(1 for n in snapshot.nodes if n.state == state) for state in ("late", "lost", "waiting")}
         words = [f"{total} nodes", *(f"{n} {state}" for state, n in counts.items() if n)]
@@ -148,7 +148,7 @@ class NodePane(Pane):
         snapshot, detail = self._snapshot, self.query_one(Lines)
         key = self.grid.cursor_key
         view = next((n for n in snapshot.nodes if n.node.name == key), None) if snapshot is not None else None
-        detail.set_lines(clip(self.detail_of(view), width + 1) if view is not None else ())
+        detail.set_lines(clip(self.detail_of(view), width) if view is not None else ())
 
     def detail_of(self, view: NodeView) -> Line:
         """The node under the cursor: how it is reached and what troubles it, else the finer figures."""
@@ -191,7 +191,7 @@ class NodePane(Pane):
 
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
-        self._draw_detail(max(20, self.size.width - 3))
+        self._draw_detail(max(20, self.size.width - 1))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -11,6 +11,7 @@ from console.tui.glyphs import Glyphs, bar, spark
 from console.tui.node_figures import Figures, Standouts
 from console.tui.spans import Line, Span, clip, fit, safe
 
+STATE_WIDTH = 13
 WIDE = 118  # cells from which one line holds every column
 STATES = {"fresh": "fresh", "late": "late", "lost": "lost", "waiting": "idle"}
 
@@ -30,11 +31,11 @@ class Look:
 
     @property
     def bar_width(self) -> int:
-        return min(34, 14 + max(0, (self.width - WIDE) // 2)) if self.wide else 14
+        return min(40, 13 + max(0, (self.width - WIDE) // 3)) if self.wide else 14
 
     @property
     def spark_width(self) -> int:
-        return min(24, 8 + max(0, (self.width - WIDE) // 3)) if self.wide else 12
+        return min(30, 8 + max(0, (self.width - WIDE) // 4)) if self.wide else 12
 
 
 def state_span(view: NodeView, glyphs: Glyphs) -> Span:
@@ -50,15 +51,13 @@ def state_span(view: NodeView, glyphs: Glyphs) -> Span:
 def header(look: Look, total: float | None) -> Line:
     """Column names; with one line a row each name stands over its column."""
     of = f"used of {gib(total)} GiB" if total is not None else "used"
+    lead = f"  {fit('node', look.name_width)} {'rank':>4} {fit('state', STATE_WIDTH)} "
     if not look.wide:
-        names = (
-            f"  {fit('node', look.name_width)} {'rank':>4} {'state':<14} {fit('memory', 21)} {'free':>6}  last 10 min"
-        )
+        names = f"{lead}{fit('memory', look.bar_width)} {'used':>5} {'free':>6}  last 10 min"
         return clip(((names, "head"),), look.width, "head")
     names = (
-        f"  {fit('node', look.name_width)} {'rank':>4} {'state':<14} {fit(of, look.bar_width + 6)} {'free':>6}   "
-        f"{fit('last 10 min', look.spark_width)}  {'gpu':>4}  {'°C':>4} {'W':>4} {'MHz':>5}  {'in/out B/s':>11}  "
-        f"{'disk':>6} {'load':>5}  {'age':>5}"
+        f"{lead}{fit(of, look.bar_width)} {'GiB':>5} {'free':>6}   {fit('last 10 min', look.spark_width)} "
+        f"{'gpu':>5} {'°C':>4} {'W':>4} {'MHz':>5} {'in/out B/s':>11} {'disk':>6}{'load':>6} {'age':>6}"
     )
     return clip(((names, "head"),), look.width, "head")
 
@@ -77,14 +76,22 @@ def lines(
         (f" {rank:>4} ", "strong" if rank else "dim"),
     ]
     word, role = state_span(view, look.glyphs)
-    lead.append((fit(word, 14) + " ", role))
+    lead.append((fit(word, STATE_WIDTH) + " ", role))
     memory = _memory(figures, name, odd, look, tone, history)
-    rest = _rest(view, figures, name, odd, look, tone)
-    remark = _remark(view, odd)
+    if view.state in ("lost", "waiting"):
+        rest = _absence(view)
+    else:
+        rest = [*_rest(view, figures, name, odd, look, tone), ("  ", "text"), _remark(view, odd)]
     if look.wide:
-        return (clip((*lead, *memory, *rest, ("  ", "text"), remark), look.width),)
-    second = (("    ", "text"), *rest, ("  ", "text"), remark)
-    return (clip((*lead, *memory), look.width), clip(second, look.width))
+        return (clip((*lead, *memory, *rest), look.width),)
+    return (clip((*lead, *memory), look.width), clip((("    ", "text"), *rest), look.width))
+
+
+def _absence(view: NodeView) -> list[Span]:
+    """A lost node's figures are gone: their place says since when, and why."""
+    if view.state == "waiting":
+        return [("  no sample yet  ", "dim"), (safe(view.why or view.trouble), "late")]
+    return [(f"  {age(view.age_s)} old", "lost bold"), (f"   {safe(view.why or view.trouble)}", "lost")]
 
 
 def _memory(
@@ -95,13 +102,16 @@ def _memory(
         blank: list[Span] = [(fit(NA, wide + 6), "dim"), (f" {NA:>6} ", "dim")]
     else:
         full, empty = bar(look.glyphs, figures.used / figures.total, wide)
+        # The shared part (NCCL's buffers live there) ends the used bar in its own hue.
+        shared = min(len(full), round((figures.shmem or 0.0) / figures.total * wide))
         share = (figures.available or 0.0) / figures.total
         level = "dim" if tone == "dim" else "bad" if share < 0.05 else "warn" if share < 0.10 else "memory"
         lowest = name == odd.lowest
         free = f" {gib(figures.available):>6}"
         free_role = "bad bold" if share < 0.05 else "warn" if share < 0.10 else "strong" if lowest else tone
         blank = [
-            (full, level),
+            (full[: len(full) - shared], level),
+            (full[len(full) - shared :], level if level != "memory" else "shmem"),
             (empty, "grid"),
             (f" {gib(figures.used):>5}", tone),
             (free, free_role if tone != "dim" else "dim"),
@@ -148,6 +158,6 @@ def _na(text: str, tone: str) -> str:
 
 
 def _remark(view: NodeView, odd: Standouts) -> Span:
-    if view.state == "lost" or view.trouble:
-        return safe(view.why or view.trouble), "lost" if view.state == "lost" else "late"
+    if view.trouble:
+        return safe(view.why or view.trouble), "late"
     return odd.remark(view.node.name), "warn"

@@ -47,7 +47,7 @@ class RecipesPane(Pane):
         self._problems: Sequence[RecipeProblem] = ()
         self._plan: Plan | NightdeckError | None = None
         self._planned: tuple[str, str] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._planning: asyncio.Task[None] | None = None
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -106,8 +106,8 @@ class RecipesPane(Pane):
         self.draw()
 
     def on_unmount(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self._planning is not None:
+            self._planning.cancel()
 
     def draw(self) -> None:
         if not self.is_mounted:
@@ -121,7 +121,7 @@ class RecipesPane(Pane):
         name_width = min(28, max(12, width - 16))
         self.grid.set_content(clip(((f"   {fit('recipe', name_width)} nodes engine", "head"),), width, "head"), rows)
         count = f"{len(self._recipes)} "
-        title: list[Span] = [(" Recipes ", "title"), (count, "strong")]
+        title: list[Span] = [("Recipes ", "title"), (count, "strong")]
         if self._problems:
             title.append((f"{g.failed} {len(self._problems)} cannot be read ", "bad"))
         if self.words:
@@ -156,10 +156,10 @@ class RecipesPane(Pane):
         if key == self._planned:
             return
         self._planned, self._plan = key, None
-        if self._task is not None:
-            self._task.cancel()
+        if self._planning is not None:
+            self._planning.cancel()
         if recipe is not None:
-            self._task = asyncio.get_running_loop().create_task(self._fetch(recipe.slug))
+            self._planning = asyncio.get_running_loop().create_task(self._fetch(recipe.slug))
 
     async def _fetch(self, slug: str) -> None:
         try:

@@ -71,7 +71,8 @@ def clip(line: Iterable[Span], width: int, fill: str = "text") -> Line:
 
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Line:
     """`left` and `right` at the two ends of `width` cells; the left side is cut first."""
-    tail = clip(right, min(width, line_width(right := tuple(right))))
+    right = tuple(right)
+    tail = clip(right, min(width, line_width(right)))
     return clip(left, width - line_width(tail)) + tail
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from textual.screen import Screen
 
 from console.base.errors import NightdeckError
-from console.boot.state import BootState, Phase
+from console.boot.state import BootState
 from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.hub import HubApi
-from console.tui.actions import is_booting
+from console.tui.actions import is_booting, is_gone
 from console.tui.boot_lines import phase_span, stop_sentence
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
@@ -26,7 +26,6 @@ from console.tui.screens.note import NoteScreen
 from console.tui.spans import Line, safe, wrap_spans
 
 MORE_TIME_S = 900.0
-LIVE = (Phase.STARTING, Phase.BOOTING, Phase.READY, Phase.DEGRADED, Phase.SERVING_BAD, Phase.STALLED)
 
 
 class DeploymentActions(Screen[None]):
@@ -157,7 +156,7 @@ class DeploymentActions(Screen[None]):
         if self.jobs.running("launch"):
             self._ask_abort(snapshot.job)
             return
-        if boot is None or boot.phase == Phase.STOPPED:
+        if boot is None or is_gone(boot):
             self.say("nothing runs, nothing to stop")
             return
 

@@ -37,7 +37,6 @@ SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
 class MainScreen(LookActions):
     """Holds no truth: what it shows comes from the last snapshot."""
 
-    CSS_PATH = "main.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = ""
 
