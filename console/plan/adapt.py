@@ -14,6 +14,7 @@ from console.plan.container import NOFILE, Adapt
 from console.recipe.model import Recipe
 
 Facts = Mapping[str, NodeFacts | Absent]
+_NO_TOOL = ("not installed", "not found", "no such file", "lists no gpu")
 NOT_ASKED = Absent("the node was not asked yet")
 
 
@@ -61,13 +62,21 @@ def adapt_flags(
     return out, found + gpu_findings + ib_findings
 
 
+def has_no_gpu(fact: NodeFacts) -> bool:
+    """True when the node says that it has no NVIDIA GPU: an empty list, or no nvidia-smi at all. A tool that is there
+    and fails says nothing: the driver may be broken, and then the GPU is missed later, not left out here."""
+    if isinstance(fact.gpu_names, Absent):
+        return any(word in fact.gpu_names.reason.lower() for word in _NO_TOOL)
+    return fact.gpu_names == ()
+
+
 def _gpus(
     recipe: Recipe, nodes: Sequence[Node], facts: Facts, known_facts: Sequence[NodeFacts], per_node: int
 ) -> tuple[str | None, list[Finding]]:
     if recipe.gpus == "none":
         return None, []
     complete = len(known_facts) == len(nodes)
-    if complete and all(f.gpu_names == () and f.nvidia_runtime is False for f in known_facts):
+    if complete and all(has_no_gpu(f) and f.nvidia_runtime is False for f in known_facts):
         return None, [finding("gpu-left-out", "no node has an NVIDIA GPU, so --gpus is left out")]
     found: list[Finding] = []
     some = any(known(f.gpu_names) and f.gpu_names for f in known_facts)
@@ -79,7 +88,7 @@ def _gpus(
             found.append(
                 finding(code, f"{fact.node}: {len(fact.gpu_names)} GPU(s), no NVIDIA container runtime", node=fact.node)
             )
-        elif fact.gpu_names == () and some:
+        elif some and has_no_gpu(fact):
             found.append(finding("gpu-missing", f"{fact.node} has no GPU, others have", node=fact.node))
         if known(fact.gpu_names) and fact.gpu_names and len(fact.gpu_names) < per_node:
             found.append(

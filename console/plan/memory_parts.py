@@ -58,12 +58,24 @@ def model_parts(
 ) -> tuple[Part, ...]:
     """Model, extra tables where the model has them, and overhead (activations, graphs, workspaces). In this order of
     trust: an earlier boot of this recipe, the recipe's [memory], published measurements at the same number of ranks,
-    the checkpoint's own headers (bytes over all ranks). Nothing known: Absent, with what would help."""
+    the checkpoint's own headers (bytes over all ranks). Nothing known: Absent, with what would help.
+
+    [memory] as recipes sum it up: weights_gb is the model, resident_gb the tables that stay in memory beside it
+    (without weights_gb: all that is resident), process_gb what the engine needs inside its share beside them."""
     published = known_model(recipe.model)
     if published is not None and published.ranks != world:
         published = None
-    resident, source = _resident(recipe, world, measured, published, headers_bytes)
     overhead = _overhead(recipe, world, measured, published)
+    hints = recipe.memory
+    boot = measured is not None and measured.world == world and known(measured.resident_bytes)
+    if not boot and hints.weights_gb is not None:
+        weights = round(hints.weights_gb * GB)
+        model = Part("model", "model", weights, f"[memory] weights_gb: {both(weights)}")
+        if not hints.resident_gb:
+            return model, overhead
+        tables = round(hints.resident_gb * GB)
+        return model, Part("tables", "resident tables", tables, f"[memory] resident_gb: {both(tables)}"), overhead
+    resident, source = _resident(recipe, world, measured, published, headers_bytes)
     if known(resident) and published is not None and published.tables < resident:
         tables = published.tables
         return (
@@ -81,36 +93,31 @@ def _resident(
     published: KnownModel | None,
     headers_bytes: int | None,
 ) -> tuple[int | Absent, str]:
-    hints = recipe.memory
     if measured is not None and measured.world == world and known(measured.resident_bytes):
         return measured.resident_bytes, f"measured in {measured.label}"
-    if hints.resident_gb is not None:
-        size = round(hints.resident_gb * GB)
+    if recipe.memory.resident_gb:
+        size = round(recipe.memory.resident_gb * GB)
         return size, f"[memory] resident_gb: {both(size)}"
     if published is not None:
         return published.resident, published.source
     if headers_bytes is not None and headers_bytes > 0:
         size = headers_bytes // world
-        return (
-            size,
-            f"{gb(headers_bytes)} of tensors / {world} ranks = {both(size)}; what every rank repeats is not in it",
-        )
-    if hints.weights_gb is not None:
-        size = round(hints.weights_gb * GB)
-        return size, f"[memory] weights_gb: {both(size)}"
+        whole = f"{gb(headers_bytes)} of tensors / {world} ranks"
+        return size, f"{whole} = {both(size)}; what every rank repeats is not in it"
     return Absent("no earlier boot, no [memory] in the recipe, and the checkpoint's headers were not read"), "not known"
 
 
 def _overhead(recipe: Recipe, world: int, measured: MeasuredBoot | None, published: KnownModel | None) -> Part:
+    """An operator's process_gb is a round figure: a published measurement at the same number of ranks goes before."""
     label = "activations, graphs, workspaces"
     if measured is not None and measured.world == world and known(measured.resident_bytes) and known(measured.kv_bytes):
         size = measured.share_bytes - measured.resident_bytes - measured.kv_bytes
         if size >= 0:
             return Part("overhead", label, size, f"share less model less KV in {measured.label}")
-    if recipe.memory.process_gb is not None:
-        size = round(recipe.memory.process_gb * GB)
-        return Part("overhead", label, size, f"[memory] process_gb: {both(size)}")
     if published is not None:
         text = f"{gib(published.overhead)}: share less model less KV at {published.ranks} ranks, published [inferred]"
         return Part("overhead", label, published.overhead, text)
+    if recipe.memory.process_gb is not None:
+        size = round(recipe.memory.process_gb * GB)
+        return Part("overhead", label, size, f"[memory] process_gb: {both(size)}")
     return Part("overhead", label, Absent("no earlier boot and no process_gb in [memory]"), "not known")

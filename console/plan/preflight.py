@@ -78,11 +78,15 @@ def _disk(name: str, fact: NodeFacts, plan: Plan) -> Iterator[Finding]:
     if isinstance(fact.disk_free_bytes, Absent):
         return
     rank = next(r for r in plan.ranks if r.node == name)
-    written = {path for path in fact.disk_free_bytes if path == "/" or any(d.startswith(path) for d in rank.mkdirs)}
+    written = {
+        path
+        for path in fact.disk_free_bytes
+        if path in ("/", "~") or path.startswith(("~/", "/var/lib/")) or any(d.startswith(path) for d in rank.mkdirs)
+    }
     for path, free in sorted(fact.disk_free_bytes.items()):
         if free >= DISK_LOW:
             continue
-        full = free < DISK_FULL and (path in written or path.startswith("/var/lib"))
+        full = free < DISK_FULL and path in written
         yield finding(
             "disk-full" if full else "disk-low",
             f"{name}: {gib(free)} free on {path}",

@@ -153,6 +153,18 @@ def test_hints_and_headers_in_their_own_units() -> None:
     assert part is not None and "64.0 GB of tensors / 2 ranks = 32.0 GB = 29.80 GiB" in part.source
 
 
+def test_the_shipped_sums_give_the_measured_pools() -> None:
+    """Eight nodes: 53.2 GB of model and 25.4 GB of tables are 73.2 GiB. Four nodes: 81.58 GiB and 5.15-6.13 GiB of KV,
+    Engram on disk, with a share of 0.80."""
+    eight = budget(safe(memory=MemoryHints(53.2, 25.4, 10.2, 6.0)), 115.83)
+    assert size(eight, "model") + size(eight, "tables") == pytest.approx(73.16, abs=0.1)
+    assert 14.96 <= size(eight, "kv") <= 17.18 and eight.findings == ()
+    assert known(eight.stays) and 13.86 - 1.5 <= eight.stays / GIB <= 15.78 + 1.5
+    four = budget(safe(required_nodes=4, memory=MemoryHints(87.6, 0.0, 10.2, 6.0)), 115.83, world=4)
+    assert size(four, "model") == pytest.approx(81.58, abs=0.01) and four.part("tables") is None
+    assert 5.15 <= size(four, "kv") <= 6.5
+
+
 def test_a_measured_boot_comes_first() -> None:
     boot = MeasuredBoot(
         "boot 10",

@@ -13,6 +13,7 @@ from console.base.absent import Absent
 from console.base.errors import UsageError
 from console.cluster.facts import Hca, Interface
 from console.cluster.model import Cluster, Node
+from console.plan import render
 from console.plan.container import container_name
 from console.plan.flags import find_value, parse_args
 from console.recipe.model import Mount, NodeChoice
@@ -190,6 +191,25 @@ def test_rdma_on_some_nodes_blocks_and_on_none_warns() -> None:
     assert all("NCCL_IB_HCA" not in r.env and "NCCL_IB_DISABLE" not in r.env for r in plan.ranks)
 
 
+def test_unknown_devices_are_left_to_nccl() -> None:
+    cluster = sparks(2)
+    cluster = replace(cluster, nodes=tuple(replace(n, hcas=None) for n in cluster.nodes))
+    plan = plan_of(safe(required_nodes=2, tensor_parallel_size=2), cluster, all_facts(cluster, hcas=Absent("no sysfs")))
+    assert codes(plan.findings).count("hcas-unknown") == 2 and "NCCL_IB_HCA" not in plan.ranks[0].env
+
+
+def test_a_launcher_that_makes_ranks_differ_blocks_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = render.run_argv
+
+    def faulty(recipe: Any, **rest: Any) -> tuple[str, ...]:
+        argv = real(recipe, **rest)
+        return (*argv[:-1], "--trust-remote-code", argv[-1]) if rest["name"].endswith("-r1") else argv
+
+    monkeypatch.setattr(render, "run_argv", faulty)
+    plan = plan_of(tiny(), sparks())
+    assert plan.unexplained and "ranks-differ" in codes(plan.blocks)
+
+
 def test_the_recipes_environment_wins_and_is_given_once() -> None:
     recipe = safe(env={"NCCL_IB_HCA": "=mlx5_0", "NCCL_SOCKET_IFNAME": "eth9"})
     plan = plan_of(recipe, sparks(env={"GLOO_SOCKET_IFNAME": "eth7", "X": "1"}))
@@ -279,6 +299,12 @@ def test_gpus() -> None:
     assert "--gpus" not in plan_of(tiny(), sparks()).ranks[0].argv
     none = plan_of(safe(), sparks(), all_facts(sparks(), gpu_names=(), nvidia_runtime=False))
     assert "--gpus" not in none.ranks[0].argv and "gpu-left-out" in codes(none.findings)
+    tool = Absent("nvidia-smi is not installed")
+    cpus = plan_of(safe(), sparks(), all_facts(sparks(), gpu_names=tool, nvidia_runtime=False))
+    assert "--gpus" not in cpus.ranks[0].argv
+    broken = Absent("nvidia-smi: couldn't communicate with the NVIDIA driver")
+    kept = plan_of(safe(), sparks(), all_facts(sparks(), gpu_names=broken, nvidia_runtime=False))
+    assert "--gpus" in kept.ranks[0].argv
     lost = all_facts(sparks())
     lost["dgx3"] = spark_facts("dgx3", 3, nvidia_runtime=False)
     lost["dgx4"] = spark_facts("dgx4", 4, gpu_names=())
