@@ -18,7 +18,7 @@ from tests.testbed.needs import tool
 from tests.testbed.net import BedError
 
 REFERENCE = "dsv41-flash:local"
-SOURCE = Path(__file__).parent / "stub" / "engine.c"
+SOURCES = Path(__file__).parent / "stub"
 APPLETS = ("sh", "ls", "cat", "ps", "kill", "sleep", "wget", "env", "id", "mount", "stat", "touch", "mkdir", "rm")
 
 
@@ -40,7 +40,9 @@ def archive(reference: str = REFERENCE, *, variant: str = "") -> Archive:
     cache = Path(tempfile.gettempdir()) / f"nightdeck-testbed-{os.geteuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
     busybox = _busybox()
-    what = hashlib.sha256(SOURCE.read_bytes() + Path(__file__).read_bytes())
+    what = hashlib.sha256(Path(__file__).read_bytes())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        what.update(source.read_bytes())
     what.update(repr((reference, variant, busybox and busybox.stat().st_size)).encode())
     target = cache / f"{what.hexdigest()[:24]}.tar"
     if not target.exists():
@@ -66,18 +68,8 @@ def compile_stub(folder: Path) -> Path:
     if compiler is None:
         raise BedError("the stub engine needs a C compiler (gcc and libc6-dev, see .ci/run)")
     target = folder / "vllm"
-    argv = [
-        compiler,
-        "-static",
-        "-O1",
-        "-s",
-        "-Wall",
-        "-Wextra",
-        "-Wno-format-truncation",
-        "-o",
-        str(target),
-        str(SOURCE),
-    ]
+    argv = [compiler, "-static", "-O1", "-s", "-Wall", "-Wextra", "-Wno-format-truncation", "-o", str(target)]
+    argv += [str(source) for source in sorted(SOURCES.glob("*.c"))]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BedError(f"the stub engine does not compile: {done.stderr[-2000:]}")
