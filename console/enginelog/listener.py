@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from console.enginelog import phrases as say
 from console.enginelog.numbers import Numbers
 from console.enginelog.passage import Passage
 from console.enginelog.records import Record
 from console.enginelog.stages_model import Stage
+
+# How many processes or ranks of one container are kept apart: far above any node's, so that a hostile log stays small.
+MOST_WRITERS: Final = 512
 
 
 class Listener(Passage):
@@ -58,7 +61,8 @@ class Listener(Passage):
                 self._on_eager(text, record)
 
     def _on_architecture(self, text: str, record: Record) -> None:
-        self._architectures[record.pid] = self._architectures.get(record.pid, 0) + 1
+        if record.pid in self._architectures or len(self._architectures) < MOST_WRITERS:
+            self._architectures[record.pid] = self._architectures.get(record.pid, 0) + 1
         if found := say.ARCHITECTURE.search(text):
             self._know("architecture", found[1], once=True)
 

@@ -207,11 +207,12 @@ class Decoder:
                 if stamp != self._log_text:
                     self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
                 log_at, kind, odd = self._log_at, "engine", False
-            elif paren or said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
+            elif said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
                 self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
                 continue
             else:
-                said, log_at, level, process, pid, source, kind = headless(said, None, None)
+                process, pid = self._writer(paren) if paren else (None, None)
+                said, log_at, level, process, pid, source, kind = headless(said, process, pid)
                 odd = kind == "torch" and source is None
             more = odd
             if cr or self._open or said[:1] in " T":

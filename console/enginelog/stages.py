@@ -7,7 +7,7 @@ from typing import Final
 
 from console.base.absent import Absent
 from console.enginelog import phrases as say
-from console.enginelog.listener import Listener
+from console.enginelog.listener import MOST_WRITERS, Listener
 from console.enginelog.progress import Bar, parse_bar
 from console.enginelog.records import Record
 from console.enginelog.stages_model import Stage
@@ -16,6 +16,9 @@ from console.enginelog.stats import EngineStats, parse_stats
 NO_STATS: Final = Absent("no statistics line yet")
 # Request logging prints what users wrote, and a user may write anything.
 _QUOTES_A_USER: Final = "Received request"
+
+
+_MOST_PASSES: Final = 8
 
 
 class StageTracker(Listener):
@@ -43,20 +46,28 @@ class StageTracker(Listener):
         self._captured: set[int | None] = set()
         self._bar_since_pass = False
         self._handlers: dict[str, Callable[[str, Record], None]] = {
-            name: getattr(self, f"_on_{name}") for name in say.NAMES
+            name: getattr(self, f"_on_{name}") for name in say.PHRASES
         }
+        self._index = say.Index()
+        self._network_known = False
 
     def feed(self, records: Iterable[Record]) -> None:
         search = say.MATTERS.search
         for record in records:
             self.records += 1
-            text = record.text
-            if record.kind == "progress":
+            text, kind = record.text, record.kind
+            if kind == "progress":
                 self._on_bar(text, record)
+                continue
+            if kind == "uvicorn" and (self.ready or (Stage.HTTP in self._closed and "startup" not in text)):
+                continue
+            if kind == "nccl" and self._network_known and "NET/Socket" not in text:
                 continue
             found = search(text)
             if found is None:
-                if not self._opened and record.kind == "engine":
+                if kind == "raw" and ": error: " in text:
+                    self._on_fatal(text, record)
+                elif not self._opened and kind == "engine":
                     self._open(Stage.ARGUMENTS, record)
                 continue
             if _QUOTES_A_USER in text:
@@ -65,8 +76,8 @@ class StageTracker(Listener):
                 self._open(Stage.ARGUMENTS, record)
             seen: set[str] = set()
             while found is not None:
-                name = found.lastgroup
-                if name is not None and name not in seen:
+                name = self._index.name(found[0])
+                if name not in seen:
                     seen.add(name)
                     self._handlers[name](text, record)
                 found = search(text, found.end())
@@ -140,6 +151,8 @@ class StageTracker(Listener):
             self._know("engram_mode", mode)
             self._details[Stage.MODEL] = f"Engram {mode}"
         if found := say.GIB_PER_RANK.search(text):
+            if record.pid not in self._engram and len(self._engram) >= MOST_WRITERS:
+                return
             self._engram[record.pid] = self._engram.get(record.pid, 0.0) + say.number(found[1])
             self._know("engram_gib", round(max(self._engram.values()), 3))
 
@@ -148,7 +161,8 @@ class StageTracker(Listener):
         if found is None:
             return
         size, rank = int(found[1]), int(found[2])
-        self._waiting.add(rank)
+        if len(self._waiting) < MOST_WRITERS:
+            self._waiting.add(rank)
         self._know("world_size", size)
         self._know("log_rank", rank, once=True)
         address, self.backend = found[3], found[4]
@@ -162,6 +176,8 @@ class StageTracker(Listener):
     def _on_joined(self, text: str, record: Record) -> None:
         found = say.JOINED.search(text)
         if found is None:
+            return
+        if len(self._joined) >= MOST_WRITERS:
             return
         self._joined.add(int(found[1]))
         self._know("world_size", int(found[2]))
@@ -199,6 +215,7 @@ class StageTracker(Listener):
         if word == "IB":
             roce = any(kind == "RoCE" for _, kind in hcas) or self._known.get("transport") == "RoCE"
             word = "RoCE" if roce else "IB"
+        self._network_known = self._network_known or found[3] is None
         # What a communicator uses outweighs what a plugin found.
         if found[1] or found[2] or "transport" not in self._known:
             self._know("transport", word)
@@ -218,18 +235,22 @@ class StageTracker(Listener):
     def _on_weights(self, text: str, record: Record) -> None:
         self._open(Stage.WEIGHTS, record)
         self._bar_since_pass = False
-        if found := say.WEIGHTS_TOOK.search(text):
-            passes = self._passes.setdefault(record.pid, [])
+        found = say.WEIGHTS_TOOK.search(text)
+        if found is None or (record.pid not in self._passes and len(self._passes) >= MOST_WRITERS):
+            return
+        passes = self._passes.setdefault(record.pid, [])
+        if len(passes) < _MOST_PASSES:
             passes.append(say.number(found[1]))
-            longest = max(len(p) for p in self._passes.values())
-            self._know("weights_s", next(tuple(p) for p in self._passes.values() if len(p) == longest))
-            self._details[Stage.WEIGHTS] = " + ".join(f"{s:.0f} s" for s in passes)
+        longest = max(len(p) for p in self._passes.values())
+        self._know("weights_s", next(tuple(p) for p in self._passes.values() if len(p) == longest))
+        self._details[Stage.WEIGHTS] = " + ".join(f"{s:.0f} s" for s in passes)
 
     def _on_loaded(self, text: str, record: Record) -> None:
         found = say.LOADED.search(text)
         if found is None:
             return
-        self._loaded.add(record.pid)
+        if len(self._loaded) < MOST_WRITERS:
+            self._loaded.add(record.pid)
         self._know("model_gib", max(say.number(found[1]), self._known.get("model_gib", 0.0)))
         self._know("load_s", max(say.number(found[2]), self._known.get("load_s", 0.0)))
         if len(self._loaded) >= len(self._waiting):
@@ -251,7 +272,8 @@ class StageTracker(Listener):
         self._know("graphs" if final else "sizing_graphs", took)
         self._capture(record, f"{took[0]:.0f} s {took[1]:.2f} GiB")
         if final:
-            self._captured.add(record.pid)
+            if len(self._captured) < MOST_WRITERS:
+                self._captured.add(record.pid)
             if len(self._captured) >= len(self._waiting):
                 self._close(Stage.GRAPHS, record)
 
@@ -319,6 +341,8 @@ class StageTracker(Listener):
     def _on_fatal(self, text: str, record: Record) -> None:
         if self.stopping or self._failed or say.FATAL.search(text) is None:
             return
+        if Stage.ARGUMENTS not in self._opened:
+            self._open(Stage.ARGUMENTS, record)
         self.failed_line = record.index
         self.fail(record.docker_at)
 

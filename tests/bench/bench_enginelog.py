@@ -25,9 +25,9 @@ def _serving(lines: int) -> bytes:
             text = f'(APIServer pid=1) INFO:     {peer} - "POST /v1/chat/completions HTTP/1.1" 200 OK'
         else:
             text = (
-                f"(APIServer pid=1) INFO 09-18 {clock} [loggers.py:287] Engine 000: Avg prompt throughput: 184.2 tokens/s, "
-                "Avg generation throughput: 118.6 tokens/s, Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.9%, "
-                "Prefix cache hit rate: 11.8%"
+                f"(APIServer pid=1) INFO 09-18 {clock} [loggers.py:287] Engine 000: "
+                "Avg prompt throughput: 184.2 tokens/s, Avg generation throughput: 118.6 tokens/s, "
+                "Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.9%, Prefix cache hit rate: 11.8%"
             )
         out.append(stamp + text)
     return ("\n".join(out) + "\n").encode()
@@ -52,35 +52,38 @@ def _chatter(lines: int) -> bytes:
 
 
 def measure(name: str, streams: list[bytes]) -> float:
-    """Prints and returns lines per second of this process's own time."""
-    board = BoardTracker(RANKS)
+    """Prints and returns lines per second of this process's own time, best of three: others may use the core."""
     pieces = [
         (rank, stream[start : start + CHUNK])
         for start in range(0, max(map(len, streams)), CHUNK)
         for rank, stream in enumerate(streams)
         if start < len(stream)
     ]
-    gc.collect()
-    begin = time.process_time()
-    for rank, piece in pieces:
-        board.feed(rank, piece)
-    seconds = time.process_time() - begin
     lines = sum(stream.count(b"\n") for stream in streams)
+    seconds = min(_once(pieces) for _ in range(3))
     rate = lines / seconds
     verdict = "" if rate >= GOAL else "below the goal"
     print(f"{name:<28} {lines:>9,} lines {seconds:8.3f} s {rate:>11,.0f} lines/s {verdict}")
     return rate
 
 
+def _once(pieces: list[tuple[int, bytes]]) -> float:
+    board = BoardTracker(RANKS)
+    gc.collect()
+    begin = time.process_time()
+    for rank, piece in pieces:
+        board.feed(rank, piece)
+    return time.process_time() - begin
+
+
 def main() -> None:
     boot = (LOGS / "composed-success-rank3-docker-t.log").read_bytes()
     head = (LOGS / "composed-success.log").read_bytes()
     real = (LOGS / "real-cpu-tp8-rank0.log").read_bytes()
-    measure("warm-up", [boot * 20] * RANKS)
-    measure("engine lines", [_chatter(40_000)] * RANKS)
-    measure("serving head, NCCL workers", [_serving(40_000), *[_nccl(40_000)] * (RANKS - 1)])
-    measure("boot logs, over and over", [head * 100, *[boot * 300] * (RANKS - 1)])
-    measure("real boot, over and over", [real * 200] * RANKS)
+    measure("engine lines", [_chatter(10_000)] * RANKS)
+    measure("serving head, NCCL workers", [_serving(10_000), *[_nccl(10_000)] * (RANKS - 1)])
+    measure("boot logs, over and over", [head * 10, *[boot * 60] * (RANKS - 1)])
+    measure("real boot, over and over", [real * 50] * RANKS)
 
 
 if __name__ == "__main__":

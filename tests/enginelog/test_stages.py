@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.base.absent import Absent
-from console.enginelog.phrases import MATTERS, NAMES
+from console.enginelog.phrases import MATTERS, PHRASES, Index
 from console.enginelog.stages import StageTracker
 from console.enginelog.stages_model import CellState, Stage
 from tests.enginelog.logs import LOGS, READY, WORKERS, data, decode, states, track
@@ -318,12 +318,17 @@ def test_a_container_with_two_workers_is_loaded_when_both_are() -> None:
     assert tracker.current() is Stage.LOADED
 
 
-def test_every_phrase_has_its_handler() -> None:
+def test_every_phrase_has_its_handler_and_every_hit_its_name() -> None:
     tracker = StageTracker()
-    assert set(tracker._handlers) == set(NAMES) == set(MATTERS.groupindex)
+    assert set(tracker._handlers) == set(PHRASES)
+    index = Index()
+    for name in LOGS:
+        for record in decode(data(name)):
+            for found in MATTERS.finditer(record.text):
+                assert index.name(found[0]) in PHRASES
 
 
-PHRASES = st.sampled_from(
+HOSTILE = st.sampled_from(
     [
         "world_size=99999999999 rank=1 local_rank=0 distributed_init_method=x backend=nccl",
         "Model loading took ,,, GiB memory and , seconds",
@@ -341,7 +346,7 @@ PHRASES = st.sampled_from(
 )
 
 
-@given(st.lists(st.one_of(PHRASES, st.text(max_size=30)), max_size=30))
+@given(st.lists(st.one_of(HOSTILE, st.text(max_size=30)), max_size=30))
 @settings(max_examples=150, deadline=None)
 def test_hostile_text_never_raises(lines: list[str]) -> None:
     tracker = StageTracker(0)
