@@ -10,13 +10,16 @@ from console.base.absent import NOT_SAMPLED, Absent
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface: IPv4 addresses without prefix, MTU in bytes, speed in Mbit/s where the driver says it."""
+    """A network interface: IPv4 addresses without prefix, MTU in bytes, speed in Mbit/s where the driver says it.
+
+    networks: the addresses' networks as `10.0.0.0/24`, in the same order; empty where the node could not say."""
 
     name: str
     addresses: tuple[str, ...]
     up: bool
     mtu: int | Absent = NOT_SAMPLED
     speed_mbit: int | Absent = NOT_SAMPLED
+    networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class NodeFacts:
 
     home: the user's home folder. nofile_limit/memlock: what a container may raise its limits to
     (files; memlock_unlimited False where `--ulimit memlock=-1` would be refused).
+    control_address: the node's own address at which the console's SSH connection arrived.
     image_ids: image reference -> Id, for references asked about; absent reference: not in the mapping.
     """
 
@@ -67,3 +71,4 @@ class NodeFacts:
     listening_ports: frozenset[int] | Absent = NOT_SAMPLED
     disk_free_bytes: Mapping[str, int] | Absent = NOT_SAMPLED
     missing: Mapping[str, str] = field(default_factory=dict)
+    control_address: str | Absent = NOT_SAMPLED

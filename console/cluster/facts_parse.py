@@ -79,6 +79,7 @@ def parse_facts(data: bytes, node: str, at: float, sent_at: float, received_at: 
         listening_ports=fact("listening_ports", lambda v: frozenset(_count(p) for p in _items(v))),
         disk_free_bytes=fact("disk_free_bytes", lambda v: _table(v, _count)),
         missing=_missing(report.get("missing")),
+        control_address=fact("control_address", _text),
     )
 
 
@@ -168,6 +169,7 @@ def _interface(value: object) -> Interface:
         up=_truth(row.get("up")),
         mtu=_or_absent(row, "mtu", _count, "the driver does not say"),
         speed_mbit=_or_absent(row, "speed_mbit", _count, "the driver does not say"),
+        networks=_texts(row.get("networks", [])),
     )
 
 

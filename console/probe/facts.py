@@ -9,6 +9,7 @@ answer with a reason, not a wait. HOST_PROC and HOST_SYS stand for /proc and /sy
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import json
 import os
 import platform
@@ -167,6 +168,15 @@ def gather_basics(facts: Facts) -> None:
     facts.take("mem_available_bytes", lambda: meminfo("MemAvailable"))
     facts.take("infiniband", lambda: os.path.isdir("/dev/infiniband"))
     facts.take("listening_ports", listening_ports)
+    facts.take("control_address", control_address)
+
+
+def control_address() -> str:
+    """sshd(8): SSH_CONNECTION is client address, client port, own address, own port."""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    if len(words) != 4:
+        raise Missing("the console does not reach this node over SSH")
+    return words[2]
 
 
 def listening_ports() -> list[int]:
@@ -277,10 +287,14 @@ def gather_interfaces(facts: Facts) -> None:
 def from_ip(out: str) -> list[dict[str, Any]]:
     found = []
     for item in json.loads(out):
-        addresses = [a["local"] for a in item.get("addr_info", []) if a.get("family") == "inet" and "local" in a]
+        inet = [a for a in item.get("addr_info", []) if a.get("family") == "inet" and "local" in a]
+        addresses = [a["local"] for a in inet]
+        networks = [str(ipaddress.ip_interface("{local}/{prefixlen}".format(**a)).network) for a in inet]
         flags = item.get("flags", [])
         up = item.get("operstate") == "UP" or ("LOWER_UP" in flags and "UP" in flags)
-        found.append({"name": item["ifname"], "addresses": addresses, "up": up, "mtu": item.get("mtu")})
+        found.append(
+            {"name": item["ifname"], "addresses": addresses, "networks": networks, "up": up, "mtu": item.get("mtu")}
+        )
     return found
 
 
@@ -426,7 +440,7 @@ def free(facts: Facts, name: str, path: str) -> None:
 
 GATHERERS = (
     (gather_basics, ("user", "uid", "home", "hostname", "kernel", "architecture", "boot_id", "uptime_s",
-                     "mem_total_bytes", "mem_available_bytes", "infiniband", "listening_ports")),
+                     "mem_total_bytes", "mem_available_bytes", "control_address", "infiniband", "listening_ports")),
     (gather_container, ("container_cli", "container_version", "container_runtimes", "storage_driver",
                         "nvidia_runtime")),
     (gather_images, ("image_ids",)),

@@ -58,6 +58,23 @@ async def node_facts(
     wall: Callable[[], float] = time.time,
 ) -> NodeFacts | Absent:
     """Facts of one node. Never raises for what the node or the way to it does."""
+    try:
+        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall)
+    except TransportError as error:
+        return Absent(f"{error.trouble}: {error.what}")
+
+
+async def ask_facts(
+    link: Link,
+    node: Node,
+    images: Sequence[str] = (),
+    *,
+    timeout: float,
+    paths: Sequence[str] = (),
+    wall: Callable[[], float] = time.time,
+) -> NodeFacts | Absent:
+    """Facts of one node; Absent when it answered without a report. Raises TransportError, whose remedy
+    `node_facts` has no place for."""
     asked = dict.fromkeys([*(p for p in (node.hf_cache,) if p), *paths])
     request = {
         "cli": node.container_cli,
@@ -65,14 +82,14 @@ async def node_facts(
         "paths": list(asked),
         "limit_s": max(0.5, min(QUESTION_LIMIT_S, (timeout - 2.0) / 2)),
     }
-    try:
-        await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset
-        sent = wall()
-        done = await link.run(
-            ["python3", "-I", "-", json.dumps(request)], timeout=timeout, stdin=facts_program(), limit=8 << 20
-        )
-    except TransportError as error:
-        return Absent(f"{error.trouble}: {error.what}")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset
+    left = max(0.1, timeout - (loop.time() - began))
+    sent = wall()
+    done = await link.run(
+        ["python3", "-I", "-", json.dumps(request)], timeout=left, stdin=facts_program(), limit=8 << 20
+    )
     received = wall()
     facts = parse_facts(done.stdout, node.name, received, sent, received)
     if isinstance(facts, Absent) and done.status == 127:
