@@ -26,7 +26,13 @@ REFERENCE = "tiny-cpu:local"
 MODEL_ON_NODE = Path("/opt/nightdeck/tiny")
 UNUSED = ("torchaudio", "torchvision", "torchcodec")  # large, and no text model needs them
 SITE = ".engine/venv/lib/python3.11/site-packages"
-LAUNCHER = "#!/usr/bin/python3\nimport sys\nfrom vllm.entrypoints.cli.main import main\nsys.exit(main())\n"
+# The guard matters: the engine spawns its workers by importing this very file again.
+LAUNCHER = """#!/usr/bin/python3
+import sys
+from vllm.entrypoints.cli.main import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 
 
 def folder() -> Path:
