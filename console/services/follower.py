@@ -22,7 +22,7 @@ from console.boot.events import (
     StatsSeen,
 )
 from console.boot.reduce import GONE, opened, reduce
-from console.boot.state import BootState
+from console.boot.state import BootState, Phase
 from console.boot.to_json import stamp
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
@@ -87,6 +87,7 @@ class Follower:
         self.tails: dict[int, Tail] = {}
         self._last_line: dict[int, float] = {}
         self._stats: EngineStats | None = None
+        self._ended: set[int] = set()
         self._launching = not event.adopted
         self._keeper.event(event)
 
@@ -227,8 +228,18 @@ class Follower:
             return
         if (old.status, old.exit_code) != (event.status, event.exit_code):
             self.apply(event)
+            if event.status in GONE and self.state.phase not in (Phase.STOPPING, Phase.STOPPED):
+                self._ended.add(event.rank)
+                self._mark_end(event.rank)
         if event.status not in ("absent", "created"):
             self._tail(event.rank, old.node or event.node, old.container or event.container)
+
+    def _mark_end(self, rank: int) -> None:
+        """The stage in which a rank ended; its last lines may come after its container's end."""
+        if rank in self._ended and rank in self.board.ranks:
+            self.board.ranks[rank].tracker.fail()
+            self._dirty.add(rank)
+            self._wake.set()
 
     def node_changed(self, node: str, trouble: str, why: str, *, rebooted: bool = False) -> None:
         """The way to a node broke, or is there again."""
@@ -266,6 +277,7 @@ class Follower:
             self._keeper.log(rank, lines)
         records = self.board.feed(rank, b"\n".join(lines) + b"\n")
         self._last_line[rank] = self._clock.wall()
+        self._mark_end(rank)
         self._recent.append((rank, node, records))
         self._lines(rank, node, records)
         self._dirty.add(rank)

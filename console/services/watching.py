@@ -62,6 +62,7 @@ class Watching:
         self._follow = follow
         self._by = by
         self._owner = Owner(self._task_failed)
+        self._closed = False
         self._version = 0
         self._snapshot: Snapshot | None = None
         self._subscribers: set[Callable[[], None]] = set()
@@ -167,6 +168,9 @@ class Watching:
         self._owner.spawn("tick", self._tick())
 
     async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         await self._owner.close()
         for follower in self._followers.values():
             follower.close()
