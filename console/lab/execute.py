@@ -17,7 +17,7 @@ from console.lab.world import LabNode
 _BLOCK: Final = 1 << 16
 _MARK: Final = "NIGHTDECK_LAB_SESSION"
 # A command that ends with its input (as the product wraps its own) has time to do so; 2 s of it are its own patience.
-_INPUT_ENDED_S: Final = 3.5
+_INPUT_ENDED_S: Final = 2.5
 
 
 class Executor:
@@ -29,6 +29,7 @@ class Executor:
         self._shim_socket = shim_socket
         self._running: dict[asyncio.Task[None], LabNode] = {}
         self._sessions = 0
+        self._over = False
 
     def docker_socket(self, node: LabNode) -> Path:
         return self._runtime / f"{node.name}.sock"
@@ -68,7 +69,8 @@ class Executor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def sweep(self) -> None:
-        """Kill whatever any command of this lab left behind, as nohup and setsid let it."""
+        """The end: kill every command, and whatever any of them left behind, as nohup and setsid let it."""
+        self._over = True
         _signal_family(f"{self._runtime}/", signal.SIGKILL)
 
     async def run(self, node: LabNode, channel: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -121,7 +123,7 @@ class Executor:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), _INPUT_ENDED_S)
         finally:
-            if process.returncode is None or not ended.done():
+            if not self._over and (process.returncode is None or not ended.done()):
                 _signal_family(f"{self._runtime}/{node.name}/{session}", signal.SIGKILL)
                 signal_group(process.pid, signal.SIGKILL)
             for t in (feed, gone, *drains):

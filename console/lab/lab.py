@@ -235,11 +235,10 @@ class Lab:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for node in self.world.nodes.values():
             node.moving.set()
-        for sshd in self._sshd.values():
-            await sshd.close()
         self._executor.sweep()
-        for node in self.world.nodes.values():
-            await node.engine.close()
+        await asyncio.gather(*(sshd.close() for sshd in self._sshd.values()))
+        self._executor.sweep()
+        await asyncio.gather(*(node.engine.close() for node in self.world.nodes.values()))
         await self._shims.close()
         await self._control.close()
         shutil.rmtree(self._runtime, ignore_errors=True)

@@ -63,12 +63,12 @@ async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: boo
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     lab = Lab(config)
+    parent: asyncio.Task[None] | None = None
     try:
         await lab.start()
         if registered:
             register(lab.folder)
-        if parent_pipe:
-            await _watch_parent(stop)
+        parent = await _watch_parent(stop) if parent_pipe else None
         state = {
             "ready": True,
             "cluster": str(lab.cluster_file),
@@ -80,12 +80,14 @@ async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: boo
         sys.stdout.flush()
         await stop.wait()
     finally:
+        if parent is not None:
+            parent.cancel()
         if registered:
             unregister()
         await lab.close()
 
 
-async def _watch_parent(stop: asyncio.Event) -> None:
+async def _watch_parent(stop: asyncio.Event) -> asyncio.Task[None]:
     """The parent holds the other end of our standard input; when it goes, however it goes, the lab goes too."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -97,8 +99,7 @@ async def _watch_parent(stop: asyncio.Event) -> None:
                 pass
         stop.set()
 
-    task = asyncio.create_task(watch(), name="parent")
-    task.add_done_callback(lambda _: stop.set())
+    return asyncio.create_task(watch(), name="parent")
 
 
 def bundled_recipes() -> list[Path]:

@@ -43,7 +43,7 @@ class ApiServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._where: list[tuple[str, int]] = []
         self.counts = Counts(started=time.time())
-        self.failed = False
+        self.dead = asyncio.Event()
 
     def listen(self, host: str, port: int) -> None:
         address = "127.0.0.1" if host == "localhost" else host
@@ -102,7 +102,7 @@ class ApiServer:
     async def _route(self, request: Request) -> Response:
         path = request.path
         if path in ("/health", "/ping"):
-            return Response(500 if self.failed else 200, b"")
+            return Response(500 if self.dead.is_set() else 200, b"")
         if path == "/version":
             return as_json({"version": VERSION})
         if path == "/v1/models":
@@ -187,7 +187,7 @@ class ApiServer:
     async def _hang(self) -> None:
         """Until the engine's own limit for a step passes: then the engine is dead and says so."""
         await self._world.clock.sleep(_RPC_TIMEOUT_S)
-        self.failed = True
+        self.dead.set()
         await asyncio.Event().wait()
 
     async def _stream(

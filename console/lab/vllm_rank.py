@@ -129,11 +129,9 @@ class Rank:
             return
         serving = asyncio.create_task(self.api.report())
         try:
-            while True:
-                await self.wait(3600)
-                if self.api.failed:
-                    self.faults.engine_dead()
-                    raise Exit(0)
+            await self.until(self.api.dead)
+            self.faults.engine_dead()
+            raise Exit(0)
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)

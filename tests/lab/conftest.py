@@ -46,7 +46,8 @@ class Bench:
             role = "--host 0.0.0.0 --port 8000" if number == 0 else "--headless"
             return await self.run(
                 f"dgx{number + 1}",
-                f"docker run -d --name {label}-r{number} --label nightdeck.rank={number} --label nightdeck.deployment={label} "
+                f"docker run -d --name {label}-r{number} --label nightdeck.rank={number} "
+                f"--label nightdeck.deployment={label} "
                 f"--pull never --gpus all --network host --ipc host {flags} dsv41-flash:local {MODEL} "
                 f"--served-model-name deepseek-v4-flash --gpu-memory-utilization 0.91 --max-model-len 524288 "
                 f"--tensor-parallel-size {world} --nnodes {world} --node-rank {number} --master-addr 10.99.0.1 "

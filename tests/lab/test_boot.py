@@ -63,7 +63,9 @@ async def test_a_log_is_resumed_where_it_was_left(bench: Make) -> None:
     assert rest[0] == first[-1], "since is inclusive"
     whole = (await b.run("dgx1", "docker logs -t t1-r0 2>&1", encoding=None)).stdout
     seen = b"".join(first[:-1] + rest)
-    assert sorted(seen.split(b"\n")) == sorted(bytes(whole or b"")[: len(seen)].split(b"\n")) or seen in bytes(whole or b"")
+    assert sorted(seen.split(b"\n")) == sorted(bytes(whole or b"")[: len(seen)].split(b"\n")) or seen in bytes(
+        whole or b""
+    )
 
 
 async def test_killing_the_head_ends_the_workers_with_zero(bench: Make) -> None:
@@ -83,7 +85,9 @@ async def test_a_clean_stop_prints_shutdown_and_ends_with_zero(bench: Make) -> N
     assert (await b.run("dgx1", "docker stop -t 20 t1-r0")).stdout == "t1-r0\n"
     log = str((await b.run("dgx1", "docker logs t1-r0 2>&1")).stdout)
     assert "[shutdown] API server: shutdown triggered" in log and "EngineDeadError" in log
-    assert (await b.run("dgx1", "docker inspect -f '{{.State.Status}} {{.State.ExitCode}}' t1-r0")).stdout == "exited 0\n"
+    assert (
+        await b.run("dgx1", "docker inspect -f '{{.State.Status}} {{.State.ExitCode}}' t1-r0")
+    ).stdout == "exited 0\n"
     with pytest.raises(asyncssh.ChannelOpenError):
         await b.ask("/health")
 

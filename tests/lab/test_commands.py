@@ -23,7 +23,9 @@ async def test_status_streams_and_input_pass(bench: Make) -> None:
 
 async def test_a_node_says_who_it_is(bench: Make) -> None:
     b = await bench(nodes=2)
-    r = await b.run("dgx2", "hostname; uname -m; id -un; echo $HOME; ip -j addr | grep -c 10.99.0.2; sudo -n true || echo no")
+    r = await b.run(
+        "dgx2", "hostname; uname -m; id -un; echo $HOME; ip -j addr | grep -c 10.99.0.2; sudo -n true || echo no"
+    )
     lines = str(r.stdout).splitlines()
     assert lines[:3] == ["dgx2", "aarch64", "operator"] and lines[3].endswith("/dgx2/home") and lines[4:] == ["1", "no"]
     assert "a password is required" in str(r.stderr)

@@ -1,0 +1,70 @@
+"""A lab in a process of its own: started, found, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.base.errors import NightdeckError, UsageError
+from console.lab.embedded import lab, start_lab
+from console.lab.registry import find_running_lab, running_lab, state_file
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIGHTDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("NIGHTDECK_LAB_SPEED", raising=False)
+
+
+async def test_a_command_s_own_lab_comes_and_goes_with_it() -> None:
+    async with lab(nodes=2, speed=100) as handle:
+        assert handle.cluster_file.is_file()
+        status = await handle.control("status")
+        assert status["speed"] == 100 and set(status["nodes"]) == {"dgx1", "dgx2"}
+        assert (await handle.control("set", "node-cut"))["scenario"] == "node-cut"
+        with pytest.raises(UsageError, match="no scenario"):
+            await handle.control("set", "nope")
+        folder, runtime = handle.folder, handle.control_socket.parent
+    assert not folder.exists() and not runtime.exists()
+    await handle.close()
+
+
+async def test_a_wrong_scenario_is_told_at_the_start() -> None:
+    with pytest.raises(NightdeckError, match="did you mean 'healthy'"):
+        await start_lab(nodes=1, scenario="helthy")
+
+
+async def test_a_lab_that_serves_is_found_until_it_ends(tmp_path: Path) -> None:
+    assert running_lab() is None or await find_running_lab() is None
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "console.lab", "--dir", str(tmp_path / "lab"), "--nodes", "1", "--serve",
+        stdout=asyncio.subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        ready = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
+        assert await find_running_lab() == Path(ready["cluster"])
+        assert state_file().stat().st_mode & 0o777 == 0o600
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    assert await find_running_lab() is None
+    assert not state_file().exists()
+
+
+async def test_a_dead_lab_s_note_is_not_believed(tmp_path: Path) -> None:
+    state_file().parent.mkdir(parents=True)
+    state_file().write_text(json.dumps({"folder": str(tmp_path), "pid": 1}))
+    (tmp_path / "lab.json").write_text(json.dumps({"pid": os.getpid(), "control": str(tmp_path / "none")}))
+    assert await find_running_lab() is None
+    state_file().write_text("{ not json")
+    assert await find_running_lab() is None
