@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from console.boot.cells import with_cells
 from console.boot.events import (
     Acted,
     ApiSeen,
@@ -33,6 +34,10 @@ GONE = frozenset({"exited", "dead", "absent"})
 
 def opened(event: BootOpened) -> BootState:
     """The state at the beginning of a boot, or of following one that was found."""
+    return with_cells(_opened(event))
+
+
+def _opened(event: BootOpened) -> BootState:
     return BootState(
         deployment=event.deployment,
         number=event.number,
@@ -53,6 +58,10 @@ def opened(event: BootOpened) -> BootState:
 
 def reduce(state: BootState, event: Event) -> BootState:
     """The next state. Events that do not fit (a rank that is not there) change nothing."""
+    return with_cells(_next(state, event))
+
+
+def _next(state: BootState, event: Event) -> BootState:
     match event:
         case BootOpened():
             return opened(event)
@@ -173,6 +182,7 @@ def _smoke(state: BootState, event: SmokeDone) -> BootState:
         smoke_ok=event.ok,
         smoke_text=event.text or state.smoke_text,
         smoke_why=event.why,
+        smoke_bad=state.smoke_bad + 1 if not event.ok and event.text else 0,
         first_token_s=event.first_token_s if event.first_token_s is not None else state.first_token_s,
         tokens_per_s=event.tokens_per_s if event.tokens_per_s is not None else state.tokens_per_s,
     )

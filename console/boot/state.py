@@ -66,9 +66,10 @@ class RankState:
 @dataclass(frozen=True, slots=True)
 class BootState:
     """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
-    failed_by_death: the failure was concluded from a container's end, so an earlier end that is learnt of later takes
-    its place. stop_results: node -> (result, detail). asks: what the console wants to know (`deadline`,
-    `launch_failed`), empty when nothing."""
+
+    smoke_bad: answers in a row that were not sane. failed_by_death: the failure was concluded from a container's end,
+    so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail).
+    asks: what the console wants to know (`deadline`, `launch_failed`), empty when nothing."""
 
     deployment: str
     number: int
@@ -91,6 +92,7 @@ class BootState:
     smoke_ok: bool | None = None
     smoke_text: str = ""
     smoke_why: str = ""
+    smoke_bad: int = 0
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     stats: Mapping[str, float] = field(default_factory=dict)

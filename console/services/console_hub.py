@@ -140,8 +140,12 @@ class ConsoleHub(Watching):
                         *plan.unexplained[:3],
                     ]
                 ),
-                remedy=(blocks[0].remedy + "; " if blocks and blocks[0].remedy else "")
-                + "a block can be overridden by its code: --override CODE",
+                remedy=" ".join(
+                    [
+                        *dict.fromkeys(f.remedy for f in blocks if f.remedy),
+                        "--override CODE goes on in spite of a block.",
+                    ]
+                ),
             )
         follower = self._open_launch(plan, recipe, facts)
         for code in override:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from console.base.absent import Absent
@@ -89,9 +89,21 @@ class Follower:
         self._stats: EngineStats | None = None
         self._ended: set[int] = set()
         self._launching = not event.adopted
+        if event.adopted:
+            self._remember()
         self._keeper.event(event)
 
     # -- events -------------------------------------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        """What an earlier console of this machine knew: when it became ready, what was answered, notes. What the
+        nodes say from now on comes on top, so nothing old is taken for current."""
+        for past in self._keeper.past():
+            if isinstance(past, BootOpened) and past.adopted:
+                continue
+            self.state = reduce(self.state, past)
+        fresh = tuple(replace(r, reachable=True, trouble="") for r in self.state.ranks)
+        self.state = replace(self.state, ranks=fresh, adopted=True, stall_signs=())
 
     def apply(self, event: Event) -> None:
         """Add one event up, keep it, and tell."""

@@ -11,11 +11,12 @@ from console.base.errors import NightdeckError, UsageError
 from console.base.secrets import secret_values
 from console.boot.events import Event, RankProgress, StatsSeen
 from console.boot.state import BootState
-from console.boot.to_json import cause_json, event_json
+from console.boot.to_json import cause_json
 from console.cluster.facts import NodeFacts
 from console.enginelog.stages_model import Stage
 from console.files.boot_folder import BootFolder, BusyError
-from console.files.journal import BootEntry, Journal
+from console.files.event_codec import decode_event, encode_event
+from console.files.journal import BootEntry, Journal, read_events
 from console.plan.model import Plan
 from console.recipe.diff import diff_recipes
 from console.recipe.mask import masked_source
@@ -26,7 +27,7 @@ from console.services.hub import BootSummary
 # The end of a log that is held already is what resuming needs; more than this is not read back into memory.
 _READ_BACK: Final = 64 << 20
 _WEIGHTY: Final = frozenset(
-    {"boot_opened", "boot_failed", "stop_started", "stop_ended", "smoke_done", "cause_found", "acted"}
+    {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted"}
 )
 
 
@@ -153,8 +154,9 @@ class Keeper:
             if self._progress.get(event.rank) == news:
                 return
             self._progress[event.rank] = news
-        row = event_json(event)
-        self._do(lambda folder: folder.append_event(row, flush=row["event"] in _WEIGHTY))
+        row = encode_event(event)
+        weighty = row["type"] in _WEIGHTY
+        self._do(lambda folder: folder.append_event(row, flush=weighty))
 
     def plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, NodeFacts | object]) -> None:
         source = masked_source(recipe)
@@ -189,6 +191,17 @@ class Keeper:
         lines = data.split(b"\n")
         lines.pop()  # what a crash left without a newline comes again whole
         return [line for line in lines if line]
+
+    def past(self) -> list[Event]:
+        """The events that an earlier console of this machine kept of this boot."""
+        if self._path is None:
+            return []
+        try:
+            found = [decode_event(line.event) for line in read_events(self._path) if line.event is not None]
+        except NightdeckError as error:
+            self._failed(error)
+            return []
+        return [event for event in found if event is not None]
 
     def states(self, states: Mapping[str, Any]) -> None:
         self._do(lambda folder: folder.write_states(states))
