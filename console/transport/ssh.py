@@ -33,7 +33,8 @@ CLOSE_LIMIT_S: Final = 2.0
 _PATIENCE: Final = {Trouble.SILENT: (5.0, 60.0), Trouble.AUTH: (2.0, 30.0)}
 _USUAL_PATIENCE: Final = (0.5, 8.0)
 _GREETING_TRIES: Final = 3
-_CHANNEL_TRIES: Final = 3
+# How long a refused session is asked for again: sshd frees one a moment after its channel closes.
+_CHANNEL_PATIENCE_S: Final = 2.0
 
 
 class SshLink:
@@ -169,7 +170,7 @@ class SshLink:
 
     async def _connection(self, timeout: float) -> Opened:
         if self._closed:
-            raise TransportError(Trouble.LOST, "the link is closed", node=self.node)
+            raise self._is_closed()
         if self._opened is not None and self._opened.is_open:
             return self._opened
         self._opened = None
@@ -179,7 +180,18 @@ class SshLink:
             self._dialing = asyncio.create_task(self._dial(), name=f"dial {self.node}")
             self._dialing.add_done_callback(_look)
         # Callers share the attempt: one that gives up does not end it for the others.
-        return await asyncio.shield(self._dialing)
+        dialing = self._dialing
+        try:
+            return await asyncio.shield(dialing)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if dialing.cancelled() and not (task is not None and task.cancelling()):
+                # `close` ended the attempt; its callers were not cancelled and must not look so.
+                raise self._is_closed() from None
+            raise
+
+    def _is_closed(self) -> TransportError:
+        return TransportError(Trouble.LOST, "the link is closed", node=self.node)
 
     def _again(self, error: TransportError) -> TransportError:
         return TransportError(
@@ -251,7 +263,8 @@ class SshLink:
         what: str,
     ) -> T:
         """Open a channel. A connection found dead before the channel was open is replaced once: nothing was sent."""
-        refused = 0
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + min(_CHANNEL_PATIENCE_S, timeout / 2)
         replaced = False
         while True:
             opened = await self._connection(timeout)
@@ -268,10 +281,9 @@ class SshLink:
                         ) from None
                     replaced = True
                     continue
-                refused += 1
-                if what != "a session" or refused == _CHANNEL_TRIES:
+                if what != "a session" or loop.time() >= give_up:
                     raise channel_error(self.node, what, error) from None
-            await asyncio.sleep(random.uniform(0.05, 0.2) * refused)
+            await asyncio.sleep(random.uniform(0.05, 0.2))
 
     async def _owned_open(self, opening: asyncio.Future[T], dispose: Callable[[T], None]) -> T:
         """Await an opening that is not abandoned half-way when the caller is cancelled: the node may have started the

@@ -13,6 +13,7 @@ from typing import Final
 # - Input goes to an unlinked file first: a command never starts on half of its input, and one that does not read
 #   its input cannot keep the watcher from seeing the end.
 # - The command has its own session, so its whole process group can be ended; without setsid only itself.
+#   A child that has not come to its setsid yet has no group: then it is ended by its own number.
 # - Only the command holds stdout and stderr: the shell's own words (and its hold on the channel) end at `exec >`.
 # - The watcher repeats its signal: a signal between the shell's last look and its wait is lost in some shells. It kills
 #   the group itself where somebody killed this shell; a shell that ends by itself ends the watcher first.
@@ -43,7 +44,7 @@ fi
 end() {
   trap "" TERM HUP INT
   kill -s KILL "$w"
-  kill -s TERM -- "$g$p"
+  kill -s TERM -- "$g$p" || kill -s TERM "$p"
   (sleep 2; kill -s KILL -- "$g$p") 3<&- 4<&- &
   k=$!
   wait "$p"

@@ -66,6 +66,7 @@ class Sshd:
             "UsePAM no",
             "PasswordAuthentication no",
             "PermitRootLogin yes",
+            "SetEnv SHLVL=5",  # bash then leaves the developer's .bashrc alone: it may print, or take its time
             *self.options,
         ]
         (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")

@@ -188,7 +188,7 @@ async def test_a_refused_session_says_so_and_keeps_the_connection(make_sshd: Cal
     async with linked(sshd.config()) as link:
         async with link.stream(["sleep", "1000"]):
             with pytest.raises(TransportError) as caught:
-                await link.run(["true"], timeout=10)
+                await link.run(["true"], timeout=1)
             assert caught.value.trouble == Trouble.CHANNEL
             assert "MaxSessions" in caught.value.remedy
             assert link.connected
