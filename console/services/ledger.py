@@ -45,7 +45,9 @@ class Ledger:
         nothing, and says so."""
         held = self._keepers.get(deployment)
         if held is None:
-            held = Keeper(self._open(deployment, number, recipe, now), self._thread, self._fail)
+            held = Keeper(
+                self._open(deployment, number, recipe, now), self._thread, self._fail, self._prior(deployment)
+            )
             self._keepers[deployment] = held
         return held
 
@@ -69,6 +71,14 @@ class Ledger:
 
     def _find(self, deployment: str) -> BootEntry | None:
         return next((e for e in self._journal.boots() if e.summary.get("deployment") == deployment), None)
+
+    def _prior(self, deployment: str) -> Mapping[str, Any]:
+        try:
+            entry = self._find(deployment)
+        except NightdeckError as error:
+            self._fail(error)
+            return {}
+        return entry.summary if entry is not None else {}
 
     def _fail(self, error: BaseException) -> None:
         self.told(f"this boot is not kept on disk: {error}")
@@ -114,7 +124,11 @@ class Keeper:
     """One boot's writer. Nothing here raises for the disk; the first failure is told, and the rest is dropped."""
 
     def __init__(
-        self, folder: BootFolder | Path | None, thread: ThreadPoolExecutor, failed: Callable[[BaseException], None]
+        self,
+        folder: BootFolder | Path | None,
+        thread: ThreadPoolExecutor,
+        failed: Callable[[BaseException], None],
+        prior: Mapping[str, Any] | None = None,
     ) -> None:
         self._folder = folder if isinstance(folder, BootFolder) else None
         self._path = folder.path if isinstance(folder, BootFolder) else folder
@@ -123,7 +137,9 @@ class Keeper:
         self._broken = False
         self._summary: Mapping[str, Any] = {}
         self._progress: dict[int, tuple[Any, ...]] = {}
-        self.lowest: int | None = None
+        self._prior = dict(prior or {})
+        lowest = self._prior.get("min_available_bytes")
+        self.lowest: int | None = lowest if isinstance(lowest, int) else None
 
     @property
     def path(self) -> Path | None:
@@ -207,8 +223,9 @@ class Keeper:
         self._do(lambda folder: folder.write_states(states))
 
     def summary(self, state: BootState) -> None:
-        """The ledger's row, when it says something new."""
+        """The ledger's row, when it says something new. What an earlier console knew and this one does not stays."""
         row = summary_of(state, self.lowest)
+        row |= {key: value for key, value in self._prior.items() if row.get(key) in (None, "", [], {})}
         if row != self._summary:
             self._summary = row
             self._do(lambda folder: folder.write_summary(row))
