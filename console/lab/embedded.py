@@ -46,6 +46,7 @@ class LabHandle:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
+                await asyncio.to_thread(shutil.rmtree, self.control_socket.parent, True)
         if self.own:
             await asyncio.to_thread(shutil.rmtree, self.folder, True)
 

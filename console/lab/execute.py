@@ -40,7 +40,7 @@ class Executor:
     def environment(self, node: LabNode, session: str = "") -> dict[str, str]:
         folder = node.folder
         return {
-            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "PATH": f"{folder.parent}/bin:/usr/bin:/bin",
             "HOME": f"{folder}/home",
             "USER": "operator",
             "LOGNAME": "operator",

@@ -25,10 +25,11 @@ class HostFs:
         self._machine = machine
         self._listening: frozenset[tuple[str, int]] | None = None
         self._sizes: dict[str, int] = {}
-        for path, text in self._fixed().items():
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
+        fixed = self._fixed()
+        for parent in sorted({path.rpartition("/")[0] for path in fixed}):
+            (folder / parent).mkdir(parents=True, exist_ok=True)
+        for path, text in fixed.items():
+            (folder / path).write_text(text)
         self._proc.mkdir(parents=True, exist_ok=True)
         (folder / "dev/infiniband").mkdir(parents=True, exist_ok=True)
         self._pids: set[int] = set()

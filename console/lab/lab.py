@@ -97,14 +97,13 @@ class Lab:
         client = asyncssh.generate_private_key("ssh-ed25519", comment="nightdeck lab")
         allowed = asyncssh.import_authorized_keys(client.export_public_key().decode())
         peers: dict[str, Machine] = {}
-        program = self.folder / "shim_node.py"
-        shutil.copyfile(Path(__file__).with_name("shim_node.py"), program)
+        write_shims(self.folder, NAMES)
         entries = []
         for number in range(1, self.config.nodes + 1):
             machine = Machine(f"dgx{number}", number, self.clock)
             key = asyncssh.generate_private_key("ssh-ed25519", comment=machine.name)
             peers[machine.name] = peers[machine.fabric_address] = machine
-            node = self._add(machine, images, models, peers, program)
+            node = self._add(machine, images, models, peers)
             sshd = self._sshd[node.name] = NodeSshd(self.world, node, key, allowed, self._executor)
             await sshd.start()
             await sshd.docker.start(self._executor.docker_socket(node))
@@ -119,13 +118,12 @@ class Lab:
         layout.write_private(self.folder / "lab.json", json.dumps(state, indent=1).encode(), 0o644)
 
     def _add(
-        self, machine: Machine, images: Iterable[str], models: Iterable[str], peers: dict[str, Machine], program: Path
+        self, machine: Machine, images: Iterable[str], models: Iterable[str], peers: dict[str, Machine]
     ) -> LabNode:
         folder = self.folder / machine.name
         shutil.rmtree(folder, ignore_errors=True)
         node = LabNode(machine.name, machine, folder)
         layout.node_home(folder, models)
-        write_shims(folder / "bin", program, NAMES)
         node.engine = ContainerEngine(self.clock, ImageStore(sorted(images)), launcher(self.world, node))
         self.world.nodes[node.name] = node
         files = self._files[node.name] = HostFs(folder, machine)

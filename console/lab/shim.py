@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -115,9 +116,10 @@ async def _pump(reader: asyncio.StreamReader, blocks: asyncio.Queue[bytes], work
 
 
 _IDENTITY: Final = """import os, pwd, socket
-u = os.uname_result(("Linux", "NODE", "6.17.0-1032-nvidia", "#32-Ubuntu SMP PREEMPT", "aarch64"))
+node = os.environ.get("NIGHTDECK_LAB_NODE", "dgx")
+u = os.uname_result(("Linux", node, "6.17.0-1032-nvidia", "#32-Ubuntu SMP PREEMPT", "aarch64"))
 os.uname = lambda: u
-socket.gethostname = lambda: "NODE"
+socket.gethostname = lambda: node
 os.getuid = os.geteuid = lambda: 1000
 pwd.getpwuid = lambda uid: pwd.struct_passwd(("operator", "x", uid, uid, "", os.path.expanduser("~"), "/bin/sh"))
 isdir = os.path.isdir
@@ -125,8 +127,13 @@ os.path.isdir = lambda path: path == "/dev/infiniband" or isdir(path)
 """
 
 
-def write_shims(folder: Path, program: Path, names: Iterable[str]) -> None:
-    """One small file per command: it starts the program with the least that Python can start with."""
+def write_shims(home: Path, names: Iterable[str]) -> Path:
+    """`bin` for all nodes: one small file per command, which starts the program with the least that Python can start
+    with. The node is known by the environment."""
+    folder = home / "bin"
+    program = home / "shim_node.py"
+    shutil.copyfile(Path(__file__).with_name("shim_node.py"), program)
+    shutil.rmtree(folder, ignore_errors=True)
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -135,7 +142,8 @@ def write_shims(folder: Path, program: Path, names: Iterable[str]) -> None:
         path.chmod(0o755)
     (folder / "python3").symlink_to(base)
     # A Python that says the node's name and machine, as the shims do: a `venv` whose start-up module answers uname.
-    packages = folder.parent / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    packages = home / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     packages.mkdir(parents=True, exist_ok=True)
-    (folder.parent / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
-    (packages / "sitecustomize.py").write_text(_IDENTITY.replace("NODE", folder.parent.name))
+    (home / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
+    (packages / "sitecustomize.py").write_text(_IDENTITY)
+    return folder

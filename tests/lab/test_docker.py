@@ -14,7 +14,8 @@ from .conftest import Make
 
 def test_flags_are_read_as_docker_reads_them() -> None:
     command = parse(
-        ["-dit", "--name=a", "-eA=1", "-e", "B=x y", "--label", "k=v=w", "--gpus", "all", "--ulimit", "memlock=-1", "img:1", "-x", "--y"]
+        ["-dit", "--name=a", "-eA=1", "-e", "B=x y", "--label", "k=v=w", "--gpus", "all", "--ulimit", "memlock=-1",
+         "img:1", "-x", "--y"]
     )  # fmt: skip
     made = spec(command)
     assert made.name == "a" and made.env == ("A=1", "B=x y") and made.labels == {"k": "v=w"}
