@@ -72,9 +72,9 @@ rm -f "$R/etc/docker/daemon.json" "$R"/etc/profile.d/*
 cp -a "$D/files/." "$R/"
 
 exec 9>>"$D/dockerd.log"
-mkdir "$R/.old"; cd "$R"
-pivot_root . .old   # not chroot: `docker exec` joins the mount namespace and would land in this machine's root
-cd /; umount -l /.old; rmdir /.old
+mkdir -p "$R/.old-root"; cd "$R"
+pivot_root . .old-root   # not chroot: `docker exec` joins the mount namespace and would land in this machine's root
+cd /; umount -l /.old-root; rmdir /.old-root
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 /usr/sbin/sshd -D -e -f /etc/ssh/sshd_config 9>&- &
 [ ! -x /root/.start-dockerd ] || /root/.start-dockerd >&9 2>&1 9>&- </dev/null &

@@ -62,6 +62,15 @@ def ssh(bed: Bed, index: int, *command: str, seconds: float = 30) -> subprocess.
     return subprocess.run(bed.ssh(index, *command), capture_output=True, text=True, timeout=seconds, check=False)
 
 
+def test_one_worker_runs_all_of_the_bed(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist groups by this suffix; where it goes missing, every worker brings up a bed of its own."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        assert request.node.nodeid.endswith("@bed"), (
+            "run with --dist loadgroup, and with the versions of constraints.txt"
+        )
+    assert request.node.get_closest_marker("xdist_group").args == ("bed",)
+
+
 def test_every_host_answers_ssh_with_its_own_name(bed: Bed) -> None:
     said = bed.each(lambda host: ssh(bed, host.index, "hostname").stdout.strip())
     assert said == [f"spark{i}" for i in range(1, 9)]
