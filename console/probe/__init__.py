@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import resources
 from typing import Final
 
-_PARTS: Final = ("host", "workers", "engine", "smi", "telemetry")
+_PARTS: Final = ("host", "workers", "engine", "smi", "guard_files", "telemetry")
+_GUARD_PARTS: Final = ("host", "guard_engine", "guard_files", "guard")
 _LOADER: Final = """\
 import sys, types
 for name in ("console", "console.probe"):
@@ -21,6 +22,15 @@ module.main()
 
 def telemetry_program() -> bytes:
     """The telemetry probe as one program of the standard library alone, made of this package's files."""
+    return _joined(_PARTS)
+
+
+def guard_program() -> bytes:
+    """The memory guard, made the same way."""
+    return _joined(_GUARD_PARTS)
+
+
+def _joined(names: tuple[str, ...]) -> bytes:
     folder = resources.files("console.probe")
-    parts = [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in _PARTS]
+    parts = [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in names]
     return f"PARTS = {parts!r}\n{_LOADER}".encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import re
 import shutil
 import socket
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from console.probe.host import PROC, SYS, TICK, read, reason, word
+from console.probe.host import PROC, SYS, TICK, engine_socket, read, reason, word
 from console.probe.workers import Processes, Worker, process
 
 if TYPE_CHECKING:
@@ -40,22 +39,6 @@ class UnixHttp(http.client.HTTPConnection):
         if answer.status != 200:
             raise ValueError(f"{self.path} says {answer.status} {answer.read(300).decode('utf-8', 'replace')}")
         return answer
-
-
-def engine_socket(cli: str) -> str | None:
-    """The engine's unix socket by the rules of its own command line; None: only the command line can ask it."""
-    own = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    told = os.environ.get("CONTAINER_HOST" if cli == "podman" else "DOCKER_HOST") or os.environ.get("DOCKER_HOST", "")
-    if cli not in ("docker", "podman"):
-        return None
-    if told:
-        return told[len("unix://") :] if told.startswith("unix://") else None
-    if cli == "podman":
-        return "/run/podman/podman.sock" if os.getuid() == 0 else own + "/podman/podman.sock"
-    rootless = own + "/docker.sock"
-    return (
-        rootless if not os.path.exists("/var/run/docker.sock") and os.path.exists(rootless) else "/var/run/docker.sock"
-    )
 
 
 ACTIONS = frozenset(["create", "start", "die", "died", "oom", "kill", "stop", "pause", "unpause", "destroy", "remove"])

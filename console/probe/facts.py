@@ -117,6 +117,7 @@ class Facts:
         self.images = [str(i) for i in request.get("images") or []]
         self.paths = [str(p) for p in request.get("paths") or []]
         self.limit_s = float(request.get("limit_s") or 4.0)
+        self.request = request
         self.values: dict[str, dict[str, Any]] = {}
         self.missing: dict[str, str] = {}
         self.lock = threading.Lock()
@@ -223,7 +224,8 @@ def gather_container(facts: Facts) -> None:
         else:
             facts.lack([name], f"{facts.cli} info does not say")
     facts.put(container_runtimes=runtimes)
-    hook = shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-container-cli")
+    path = hook_path()
+    hook = any(shutil.which(name, path=path) for name in ("nvidia-container-runtime-hook", "nvidia-container-cli"))
     facts.put(nvidia_runtime=bool("nvidia" in runtimes or hook or os.path.exists("/etc/cdi/nvidia.yaml")))
     if root:
         free(facts, root, root)
@@ -379,7 +381,7 @@ def hca(base: str, device: str, port: str) -> dict[str, Any]:
 def gather_limits(facts: Facts) -> None:
     """What a container may raise its limits to: its parent's hard limits, or the kernel's where that may raise."""
     nr_open = int(read(PROC + "/sys/fs/nr_open"))
-    if os.getuid() == 0:
+    if os.getuid() == 0 and not (facts.cli == "docker" and daemons()):
         ok, _, _ = run([sys.executable, "-I", "-c", TRIAL, str(nr_open)], facts.limit_s)
         facts.put(nofile_limit=nr_open if ok == 0 else resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         ok, _, _ = run([sys.executable, "-I", "-c", TRIAL_MEMLOCK], facts.limit_s)
@@ -410,11 +412,28 @@ def gather_limits(facts: Facts) -> None:
 
 def daemon() -> str:
     """The process whose limits containers start from."""
-    for wanted in ("dockerd", "containerd"):
-        for pid in os.listdir(PROC):
-            if pid.isdigit() and word(f"{PROC}/{pid}/comm") == wanted:
-                return pid
-    raise Missing("neither dockerd nor containerd runs, whose limits containers get")
+    found = daemons()
+    if not found:
+        raise Missing("neither dockerd nor containerd runs, whose limits containers get")
+    return found[0]
+
+
+def daemons() -> list[str]:
+    """Process ids of the container engine, dockerd before containerd."""
+    names = {pid: word(f"{PROC}/{pid}/comm") for pid in os.listdir(PROC) if pid.isdigit()}
+    return [pid for wanted in ("dockerd", "containerd") for pid, name in names.items() if name == wanted]
+
+
+def hook_path() -> str | None:
+    """Where the container engine looks for its GPU hook: the PATH it was started with, else this one."""
+    for pid in daemons()[:1]:
+        try:
+            for item in read(f"{PROC}/{pid}/environ").split("\0"):
+                if item.startswith("PATH="):
+                    return item[5:]
+        except Missing:
+            break  # another user's process
+    return None
 
 
 def gather_disks(facts: Facts) -> None:
@@ -452,8 +471,10 @@ GATHERERS = (
 )  # fmt: skip
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str], more: tuple[Any, ...] = ()) -> None:
+    """more: further gatherers with the names of their facts."""
     began = time.time()
+    gatherers = GATHERERS + more
     facts = Facts(json.loads(argv[1]) if len(argv) > 1 else {})
     done: queue.Queue[object] = queue.Queue()
 
@@ -467,15 +488,15 @@ def main(argv: list[str]) -> None:
             facts.lack(names, f"{type(error).__name__}: {one_line(str(error))}")
         done.put(gather)
 
-    for gather, names in GATHERERS:
+    for gather, names in gatherers:
         threading.Thread(target=work, args=(gather, names), daemon=True).start()
     end = time.monotonic() + 2 * facts.limit_s + 1
-    for _ in GATHERERS:
+    for _ in gatherers:
         try:
             done.get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
             break
-    for _, names in GATHERERS:
+    for _, names in gatherers:
         facts.lack(names, "no answer in %g s" % (2 * facts.limit_s + 1))
     with facts.lock:
         report = {"facts": facts.values, "missing": facts.missing, "began": began, "ended": time.time()}

@@ -54,6 +54,22 @@ def reason(error: BaseException) -> str:
     return (text or type(error).__name__)[:300]
 
 
+def engine_socket(cli: str) -> str | None:
+    """The engine's unix socket by the rules of its own command line; None: only the command line can ask it."""
+    own = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    told = os.environ.get("CONTAINER_HOST" if cli == "podman" else "DOCKER_HOST") or os.environ.get("DOCKER_HOST", "")
+    if cli not in ("docker", "podman"):
+        return None
+    if told:
+        return told[len("unix://") :] if told.startswith("unix://") else None
+    if cli == "podman":
+        return "/run/podman/podman.sock" if os.getuid() == 0 else own + "/podman/podman.sock"
+    rootless = own + "/docker.sock"
+    return (
+        rootless if not os.path.exists("/var/run/docker.sock") and os.path.exists(rootless) else "/var/run/docker.sock"
+    )
+
+
 HOST_FILES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "meminfo",

@@ -17,6 +17,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from console.probe.engine import Engine
+from console.probe.guard_files import Guards
 from console.probe.host import KernelLog, host_group
 from console.probe.smi import APP_FIELDS, GPU_FIELDS, Smi
 from console.probe.workers import Fabric, Mounts, Processes, Worker, nothing
@@ -72,6 +73,7 @@ class Probe:
         self.processes = Processes(int(options.get("top", 8)))
         self.procs = Worker("processes", float(options.get("procs_every_s", 5.0)), self.processes, nothing)
         self.fabric = Worker("fabric", 1.0, Fabric(), nothing)
+        self.guards = Worker("guards", 2.0, Guards(), nothing)
         self.mounts = Mounts(options.get("paths") or ["/"])
         self.smis = (
             [Smi("gpu", GPU_FIELDS, 1.0), Smi("compute-apps", APP_FIELDS, 2.0)] if options.get("gpu", True) else []
@@ -101,6 +103,7 @@ class Probe:
         out = self.head("all")
         out.update(host=host_group(), kernel=self.kernel.group(), fs=self.mounts.group(now))
         out.update(procs=self.procs.group(now), fabric=self.fabric.group(now))
+        out["guards"] = self.guards.group(now)
         if self.smis:
             out.update(gpu=self.smis[0].group(now), apps=self.smis[1].group(now, self.smis[0]))
         if self.engine:
@@ -141,7 +144,7 @@ class Probe:
 
     def run(self) -> None:
         os.set_blocking(0, False)
-        for worker in (self.procs, self.fabric):
+        for worker in (self.procs, self.fabric, self.guards):
             worker.start()
         if self.engine:
             self.engine.start()

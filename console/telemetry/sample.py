@@ -230,6 +230,46 @@ class Containers:
     events: tuple[ContainerEvent, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GuardTrip:
+    """The memory guard ended its container. at: epoch s, the node's clock. history: (seconds before the trip, bytes
+    available). killed_by: `engine`, `signal`, `command`, or "" when no way worked; `tried` says why."""
+
+    at: float
+    stage: str
+    floor_bytes: int
+    available_bytes: int
+    killed_by: str
+    tried: tuple[str, ...] = ()
+    history: tuple[tuple[float, int], ...] = ()
+    took_s: Float = NOT_SAMPLED
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The memory guard of one deployment on a node. since, at: epoch s, the node's clock; at: when it last wrote.
+
+    running: it lives now. ended: why it ended. stage: `loading` or `serving`, which decides the floor.
+    oom_score_adj: what the kernel's OOM killer thinks of it (-1000: passed by; only root can ask for that)."""
+
+    deployment: str
+    rank: int
+    running: bool
+    since: Float
+    at: Float
+    stage: str
+    stage_why: str
+    floor_bytes: Int
+    available_bytes: Int
+    lowest_bytes: Int
+    oom_score_adj: Int
+    locked: bool
+    why: str = ""
+    ended: str = ""
+    how: str = ""
+    trip: GuardTrip | None = None
+
+
 Part = Literal["all", "containers"]
 
 
@@ -266,6 +306,7 @@ class Sample:
     procs: tuple[Proc, ...] | Absent = NOT_SAMPLED
     containers: Containers | Absent = NOT_SAMPLED
     kernel: tuple[KernelLine, ...] | Absent = NOT_SAMPLED
+    guards: tuple[Guard, ...] | Absent = NOT_SAMPLED
     probe_cpu_s: Float = NOT_SAMPLED
     dropped_frames: Int = NOT_SAMPLED
 

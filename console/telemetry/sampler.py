@@ -10,6 +10,7 @@ from console.telemetry import fabric_rows, host_rows
 from console.telemetry.container_rows import containers
 from console.telemetry.frames import Frame
 from console.telemetry.gpu_text import gpu, gpu_app
+from console.telemetry.guard_rows import guards
 from console.telemetry.pick import number, number_or, raw, rows, table, text, text_or, whole, whole_or
 from console.telemetry.sample import FileSystem, Float, Gpu, GpuApp, KernelLine, Part, Proc, Sample, Text
 
@@ -59,6 +60,7 @@ class Sampler:
                 filesystems=_space(table(data, "fs"), now),
                 procs=_procs(table(data, "procs"), now),
                 kernel=_kernel(table(data, "kernel")),
+                guards=guards(table(data, "guards")),
                 probe_cpu_s=number_or(own.get("cpu_s"), "the probe does not say"),
                 dropped_frames=whole_or(data.get("dropped"), "the probe does not say"),
             )
