@@ -101,6 +101,12 @@ PLAN: Final[Rows] = (
         "Check nvidia-smi on the node, or leave the node out.",
     ),
     (
+        "gpu-not-seen",
+        WARN,
+        "No GPU can be seen on the node: only a recipe without GPUs can run there.",
+        "Check nvidia-smi on the node, or leave it: a CPU engine needs none.",
+    ),
+    (
         "gpus-too-few",
         BLOCK,
         "The product of the parallel sizes asks for several GPUs on each node.",

@@ -227,6 +227,6 @@ def _clock(node: Node, fact: NodeFacts) -> Iterator[Finding]:
 
 def _gpu(node: Node, fact: NodeFacts) -> Iterator[Finding]:
     if isinstance(fact.gpu_names, Absent):
-        yield finding("gpu-missing", f"{node.name}: {fact.gpu_names.reason}", node=node.name)
+        yield finding("gpu-not-seen", f"{node.name}: {fact.gpu_names.reason}", node=node.name)
     elif fact.nvidia_runtime is False:
         yield finding("no-gpu-runtime", f"{node.name}: its container engine has no NVIDIA runtime", node=node.name)

@@ -64,7 +64,14 @@ def choices(facts: Mapping[str, NodeFacts]) -> list[Choice]:
                 control=any(facts[n].control_address == p.address for n, p in here.items()),
             )
         )
-    return sorted(found, key=lambda c: (not c.rdma, -c.speed_mbit, c.control, c.network))
+    return sorted(found, key=lambda c: (not c.rdma, -c.speed_mbit, c.control, _order(c)))
+
+
+def _order(choice: Choice) -> tuple[str, str]:
+    """Between equals the port of the first PCIe domain comes first (enp1s0f0np0 before enP2p1s0f0np0), as every public
+    eight-node run has it."""
+    first = min((p.interface.name for p in choice.places.values()), default="")
+    return first.swapcase(), choice.network
 
 
 def _places(fact: NodeFacts) -> Iterator[tuple[str, Place]]:
