@@ -74,6 +74,10 @@ class BootFolder:
         """states.json of a folder of evidence: what each node's engine and the head's API said."""
         self._write_json(STATES, states)
 
+    def write_document(self, name: str, document: Mapping[str, Any]) -> None:
+        """Another JSON document of the boot (`measure.json`). name: a plain file name."""
+        self._write_json(name, document)
+
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """facts.json: what each node said of itself before the launch."""
         self._write_json("facts.json", facts)

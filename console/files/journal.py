@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from console.base.errors import NightdeckError, UsageError
 from console.base.text import clean_line
+from console.files.archive import log_files
 from console.files.atomic import DiskError, trouble, write_whole
 from console.files.boot_folder import EVENTS, LOCK, SUMMARY, BootFolder, BusyError
 
 _ID: Final = re.compile(r"b([0-9]{4,9})-([A-Za-z0-9][A-Za-z0-9_.\-]{0,62})-([0-9]{8}T[0-9]{6}Z)")
-_RANK_LOG: Final = re.compile(r"rank([0-9]{1,6})\.log")
 _COUNTER: Final = "last-number"
 LARGEST_SUMMARY: Final = 4 << 20  # bytes; a boot.json beyond it is none of ours
 
@@ -41,9 +41,8 @@ class BootEntry:
 
     @property
     def logs(self) -> dict[int, Path]:
-        """Rank -> its log, for the ranks that have one."""
-        found = ((_RANK_LOG.fullmatch(p.name), p) for p in self.path.iterdir())
-        return dict(sorted((int(m.group(1)), p) for m, p in found if m))
+        """Rank -> its log (`rankR.log`, or `rankR.log.gz` once packed), for the ranks that have one."""
+        return log_files(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +115,15 @@ class Journal:
         with BootFolder(entry.path, entry.number) as folder:
             folder.write_summary({**entry.summary, **changes})
 
+    def remove(self, boot: str) -> None:
+        """Remove one boot. Raises BusyError while somebody writes it, UsageError where there is none."""
+        entry = self.get(boot)
+        with self._locked(), BootFolder(entry.path, entry.number):
+            try:
+                shutil.rmtree(entry.path)
+            except OSError as error:
+                raise trouble("cannot be removed", entry.path, error) from error
+
     def prune(self, keep: int) -> list[str]:
         """Remove the oldest boots beyond `keep` (0: keep all); a boot that is being written stays. The ids removed."""
         removed: list[str] = []
@@ -141,9 +149,9 @@ class Journal:
         match = _ID.fullmatch(path.name)
         if match is None:
             raise UsageError("not a boot's folder", where=str(path))
-        summary, why = _read_summary(path / SUMMARY)
+        summary, why = read_summary(path)
         opened = datetime.strptime(match.group(3), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
-        return BootEntry(path.name, int(match.group(1)), match.group(2), opened, path, summary, why, _is_held(path))
+        return BootEntry(path.name, int(match.group(1)), match.group(2), opened, path, summary, why, is_held(path))
 
     def _folders(self) -> list[tuple[int, Path]]:
         try:
@@ -203,7 +211,22 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _read_summary(path: Path) -> tuple[Mapping[str, Any], str]:
+def parse_boot_id(name: str) -> tuple[int, str, float] | None:
+    """Number, recipe and epoch seconds of the opening, out of a folder's name; None for one that is no boot's."""
+    match = _ID.fullmatch(name)
+    if match is None:
+        return None
+    t = match.group(3)
+    try:
+        opened = datetime(int(t[:4]), int(t[4:6]), int(t[6:8]), int(t[9:11]), int(t[11:13]), int(t[13:15]), tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(match.group(1)), match.group(2), opened.timestamp()
+
+
+def read_summary(folder: Path) -> tuple[Mapping[str, Any], str]:
+    """boot.json of a boot's folder, and what is wrong with it (then the table is empty)."""
+    path = folder / SUMMARY
     try:
         if path.stat().st_size > LARGEST_SUMMARY:
             return {}, "boot.json is too large"
@@ -225,7 +248,7 @@ def _is_date(stamp: str) -> bool:
     return True
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """True while some process holds the boot's lock; a shared lock is tried and given back at once."""
     try:
         descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

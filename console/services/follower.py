@@ -37,7 +37,7 @@ from console.services.census import Found, epoch
 from console.services.ledger import Keeper
 from console.services.tail import Resume, Tail
 from console.services.tasks import Owner
-from console.telemetry.sample import Container, Containers
+from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
 
 PROGRESS_BEAT_S = 0.25
@@ -161,10 +161,10 @@ class Follower:
     def close(self) -> None:
         self._keeper.summary(self.state)
 
-    def lowest_memory(self, available: int) -> None:
-        """What a node has available now, for the lowest of this boot."""
-        if self._keeper.lowest is None or available < self._keeper.lowest:
-            self._keeper.lowest = available
+    def sampled(self, sample: Sample) -> None:
+        """A node's figures, kept for the boot while it lives, where the node has a rank of it."""
+        if not self.state.phase.over and any(r.node == sample.node for r in self.state.ranks):
+            self._keeper.sample(sample)
 
     def begin(self) -> None:
         """Start what watches; all of it belongs to the owner."""

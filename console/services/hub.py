@@ -95,6 +95,9 @@ class BootSummary:
     min_available_bytes: int | None = None
     tokens_per_s: float | None = None
     note: str = ""
+    starred: bool = False
+    smoke_text: str = ""
+    min_available_by_node: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,83 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from console.base.errors import NightdeckError, UsageError
-from console.base.secrets import secret_values
-from console.boot.events import Event, RankProgress, StatsSeen
+from console.base.text import clean_line
+from console.boot.events import Acted, BootOpened
+from console.boot.reduce import opened, reduce
 from console.boot.state import BootState
-from console.boot.to_json import cause_json
-from console.cluster.facts import NodeFacts
+from console.boot.summary import GONE_WHY, UNKNOWN, merged, summary_of
 from console.enginelog.stages_model import Stage
+from console.files.archive import export_boot, folder_bytes, pack_logs, read_json, write_marks
 from console.files.boot_folder import BootFolder, BusyError
+from console.files.boot_index import BootIndex, Listed
 from console.files.event_codec import decode_event, encode_event
 from console.files.journal import BootEntry, Journal, read_events
-from console.plan.model import Plan
 from console.recipe.diff import diff_recipes
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
 from console.recipe.parse import parse_recipe
 from console.services.hub import BootSummary
+from console.services.keeper import Keeper
+from console.services.retention import Limits, to_remove
 
-# The end of a log that is held already is what resuming needs; more than this is not read back into memory.
-_READ_BACK: Final = 64 << 20
-_WEIGHTY: Final = frozenset(
-    {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted"}
-)
+# A boot in one of these is over for the ledger: nothing that is found later changes its verdict.
+_OVER: Final = frozenset({"stopped", "failed", UNKNOWN})
 
 
 class Ledger:
-    """All boots that are kept. told: hears once when writing fails (a full disk must not end a launch)."""
+    """All boots that are kept. told: hears once when writing fails (a full disk must not end a launch).
 
-    def __init__(self, journal: Journal, told: Callable[[str], None] = lambda _text: None) -> None:
+    keep, keep_bytes: retention, applied when a boot is opened; 0 is no limit. cluster: the name of the cluster in use,
+    kept in each boot's row."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        told: Callable[[str], None] = lambda _text: None,
+        *,
+        keep: int = 0,
+        keep_bytes: int = 0,
+    ) -> None:
         self._journal = journal
+        self.index = BootIndex(journal)
         self.told = told
+        self.cluster = ""
+        self._limits = Limits(keep, keep_bytes)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._keepers: dict[str, Keeper] = {}
+
+    # -- writing ------------------------------------------------------------------------------------------------
 
     def keeper(self, deployment: str, number: int, recipe: str, *, now: float) -> Keeper:
         """The writer of a deployment's folder, made where there is none. Never raises: without a folder it keeps
         nothing, and says so."""
         held = self._keepers.get(deployment)
         if held is None:
-            held = Keeper(
-                self._open(deployment, number, recipe, now), self._thread, self._fail, self._prior(deployment)
-            )
+            folder, before = self._open(deployment, number, recipe, now)
+            held = Keeper(folder, self._thread, self._fail, before=before, cluster=self.cluster)
             self._keepers[deployment] = held
         return held
 
-    def _open(self, deployment: str, number: int, recipe: str, now: float) -> BootFolder | Path | None:
+    def _open(
+        self, deployment: str, number: int, recipe: str, now: float
+    ) -> tuple[BootFolder | Path | None, Mapping[str, Any]]:
         try:
             entry = self._find(deployment)
             if entry is not None:
                 try:
-                    return self._journal.reopen(entry.id)
+                    return self._journal.reopen(entry.id), entry.summary
                 except BusyError:
-                    return entry.path  # another console of this machine writes it: read, and leave the writing to it
+                    # another console of this machine writes it: read, and leave the writing to it
+                    return entry.path, entry.summary
             try:
                 folder = self._journal.open_boot(recipe, now=now, number=number)
             except UsageError:
                 folder = self._journal.open_boot(recipe, now=now)  # the number is another boot's of this machine
-            folder.write_summary({"deployment": deployment, "recipe": recipe, "boot": number})
-            return folder
+            folder.write_summary({"deployment": deployment, "recipe": recipe, "boot": number, "cluster": self.cluster})
+            self._thread.submit(self._tidy)
+            return folder, {}
         except NightdeckError as error:
             self._fail(error)
-            return None
+            return None, {}
 
     def _find(self, deployment: str) -> BootEntry | None:
-        return next((e for e in self._journal.boots() if e.summary.get("deployment") == deployment), None)
-
-    def _prior(self, deployment: str) -> Mapping[str, Any]:
-        try:
-            entry = self._find(deployment)
-        except NightdeckError as error:
-            self._fail(error)
-            return {}
-        return entry.summary if entry is not None else {}
+        return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)
 
     def _fail(self, error: BaseException) -> None:
         self.told(f"this boot is not kept on disk: {error}")
@@ -90,8 +102,89 @@ class Ledger:
             self._fail(error)
             return above + 1
 
+    # -- after a boot -------------------------------------------------------------------------------------------
+
+    def settle(self, present: Collection[str], answered: Collection[str], *, now: float) -> None:
+        """What a census says of boots that no console follows: one whose containers are gone from every node that it
+        had gets its verdict. present: deployments found. answered: the nodes that could be asked. Returns at once."""
+        self._thread.submit(self._settle, frozenset(present), frozenset(answered), self.cluster, now)
+
+    def _settle(self, present: frozenset[str], answered: frozenset[str], cluster: str, now: float) -> None:
+        try:
+            for row in self.index.boots():
+                state = str(row.entry.summary.get("state") or "")
+                if row.entry.live or state in _OVER or row.entry.summary.get("cluster", "") != cluster:
+                    continue
+                if row.entry.summary.get("deployment") in present or row.entry.summary.get("deployment") is None:
+                    continue
+                nodes = nodes_of(row.entry)
+                if nodes and nodes <= answered:
+                    with contextlib.suppress(BusyError):  # a console took it up meanwhile
+                        self._finish(row.entry, now)
+        except NightdeckError as error:
+            self.told(f"boots of before could not be settled: {error}")
+
+    def _finish(self, entry: BootEntry, now: float) -> None:
+        """Write the verdict that the boot's own events give; where they give none, that nobody knows it."""
+        state = replayed(entry.path)
+        with self._journal.reopen(entry.id) as folder:
+            row = dict(entry.summary) if state is None else merged(entry.summary, summary_of(state, None))
+            if state is None or not (state.phase.over or state.failed_why):
+                folder.append_event(encode_event(Acted(now, "recovered", GONE_WHY)), flush=True)
+                row |= {"state": UNKNOWN, "failed_why": GONE_WHY}
+            folder.write_summary({**row, "cluster": entry.summary.get("cluster", "")})
+
+    def _tidy(self) -> None:
+        """When a boot opens, the ones before it are packed, and the oldest go where there are too many."""
+        try:
+            rows = self.index.boots()
+            for row in rows[1:8]:
+                if not row.entry.live:
+                    with contextlib.suppress(BusyError), self._journal.reopen(row.entry.id):
+                        pack_logs(row.entry.path)
+            self._retain(rows, self._limits)
+        except (NightdeckError, OSError) as error:
+            self.told(f"older boots could not be tidied: {error}")
+
+    def retain(self, limits: Limits) -> list[str]:
+        """Remove what is beyond the limits; the ids. Raises DiskError."""
+        return self._retain(self.index.boots(), limits)
+
+    def _retain(self, rows: Sequence[Listed], limits: Limits) -> list[str]:
+        gone: list[str] = []
+        for row in to_remove(rows, limits, lambda r: folder_bytes(r.entry.path)):
+            with contextlib.suppress(BusyError):
+                self._journal.remove(row.entry.id)
+                gone.append(row.entry.id)
+        return gone
+
+    def remove(self, boot: str) -> str:
+        """Remove one boot; its id. Raises UsageError where it runs (its console writes it)."""
+        row = self.index.find(boot)
+        if row.entry.live:
+            raise UsageError(f"boot {row.entry.number} is being written by a console", remedy="stop the boot first")
+        self._journal.remove(row.entry.id)
+        return row.entry.id
+
+    def note(self, boot: str, text: str) -> str:
+        """Set the operator's note of a boot (empty: take it away), also while it runs; the boot's id."""
+        row = self.index.find(boot)
+        write_marks(row.entry.path, replace(row.marks, note=clean_line(text, limit=2000)))
+        return row.entry.id
+
+    def star(self, boot: str, starred: bool) -> str:
+        row = self.index.find(boot)
+        write_marks(row.entry.path, replace(row.marks, starred=starred))
+        return row.entry.id
+
+    def export(self, boot: str, target: Path, *, secrets: Iterable[str] = ()) -> list[str]:
+        """One file of all that is kept of a boot, secrets masked; the names within."""
+        return export_boot(self.index.find(boot).entry.path, target, secrets=secrets)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
     def boots(self) -> Sequence[BootSummary]:
-        return [_summary(e) for e in self._journal.boots()]
+        return [summary_row(r) for r in self.index.boots()]
 
     def stage_times(self, recipe: str) -> list[dict[Stage, float]]:
         """Seconds by stage of the newest boots of this recipe that came to ready, for the expected time."""
@@ -101,7 +194,8 @@ class Ledger:
 
     def changes(self, recipe: Recipe) -> list[str]:
         """What changed in a recipe since it was last run, a line each; empty when nothing did, or it never was."""
-        for entry in self._journal.boots():
+        for row in self.index.boots():
+            entry = row.entry
             file = entry.path / "recipe.toml"
             if entry.recipe != recipe.slug or not file.is_file():
                 continue
@@ -120,166 +214,44 @@ class Ledger:
         self._thread.shutdown(wait=True)
 
 
-class Keeper:
-    """One boot's writer. Nothing here raises for the disk; the first failure is told, and the rest is dropped."""
-
-    def __init__(
-        self,
-        folder: BootFolder | Path | None,
-        thread: ThreadPoolExecutor,
-        failed: Callable[[BaseException], None],
-        prior: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._folder = folder if isinstance(folder, BootFolder) else None
-        self._path = folder.path if isinstance(folder, BootFolder) else folder
-        self._thread = thread
-        self._failed = failed
-        self._broken = False
-        self._summary: Mapping[str, Any] = {}
-        self._progress: dict[int, tuple[Any, ...]] = {}
-        self._prior = dict(prior or {})
-        lowest = self._prior.get("min_available_bytes")
-        self.lowest: int | None = lowest if isinstance(lowest, int) else None
-
-    @property
-    def path(self) -> Path | None:
-        return self._path
-
-    def _do(self, work: Callable[[BootFolder], None]) -> None:
-        folder = self._folder
-        if folder is None or self._broken:
-            return
-
-        def guarded() -> None:
-            try:
-                work(folder)
-            except NightdeckError as error:
-                if not self._broken:
-                    self._broken = True
-                    self._failed(error)
-
-        self._thread.submit(guarded)
-
-    def event(self, event: Event) -> None:
-        """Progress is kept where it is news: another stage, or ten percent more."""
-        if isinstance(event, StatsSeen):
-            return
-        if isinstance(event, RankProgress):
-            step = None if event.progress is None else int(event.progress * 10)
-            news = (event.stage, step)
-            if self._progress.get(event.rank) == news:
-                return
-            self._progress[event.rank] = news
-        row = encode_event(event)
-        weighty = row["type"] in _WEIGHTY
-        self._do(lambda folder: folder.append_event(row, flush=weighty))
-
-    def plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, NodeFacts | object]) -> None:
-        source = masked_source(recipe)
-        secrets = secret_values(recipe.env, recipe.args) | plan.secrets
-
-        def work(folder: BootFolder) -> None:
-            folder.add_secrets(secrets)
-            folder.write_recipe(source)
-            folder.write_plan(plan)
-            folder.write_facts(facts)
-
-        self._do(work)
-
-    def log(self, rank: int, lines: Sequence[bytes]) -> None:
-        data = b"\n".join(lines) + b"\n"
-        self._do(lambda folder: folder.append_log(rank, data))
-
-    def held_lines(self, rank: int) -> list[bytes]:
-        """Whole lines that an earlier console of this machine kept of this rank's log."""
-        if self._path is None:
-            return []
-        file = self._path / f"rank{rank}.log"
-        try:
-            with file.open("rb") as stream:
-                stream.seek(max(0, file.stat().st_size - _READ_BACK))
-                data = stream.read(_READ_BACK)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            self._failed(error)
-            return []
-        lines = data.split(b"\n")
-        lines.pop()  # what a crash left without a newline comes again whole
-        return [line for line in lines if line]
-
-    def past(self) -> list[Event]:
-        """The events that an earlier console of this machine kept of this boot."""
-        if self._path is None:
-            return []
-        try:
-            found = [decode_event(line.event) for line in read_events(self._path) if line.event is not None]
-        except NightdeckError as error:
-            self._failed(error)
-            return []
-        return [event for event in found if event is not None]
-
-    def states(self, states: Mapping[str, Any]) -> None:
-        self._do(lambda folder: folder.write_states(states))
-
-    def summary(self, state: BootState) -> None:
-        """The ledger's row, when it says something new. What an earlier console knew and this one does not stays."""
-        row = summary_of(state, self.lowest)
-        row |= {key: value for key, value in self._prior.items() if row.get(key) in (None, "", [], {})}
-        if row != self._summary:
-            self._summary = row
-            self._do(lambda folder: folder.write_summary(row))
-
-    def flush(self) -> None:
-        """Wait until all that was asked is on disk."""
-        self._thread.submit(lambda: None).result(timeout=30)
-
-    def close(self) -> None:
-        self._do(lambda folder: folder.close())
-        self._broken = True
+def nodes_of(entry: BootEntry) -> frozenset[str]:
+    """The nodes that a boot had: of its row, else of its plan; empty where nothing says."""
+    nodes = entry.summary.get("nodes")
+    if not isinstance(nodes, list) or not nodes:
+        plan = read_json(entry.path / "plan.json") or {}
+        ranks = plan.get("ranks")
+        nodes = [r.get("node") for r in ranks if isinstance(r, dict)] if isinstance(ranks, list) else []
+    return frozenset(n for n in nodes if isinstance(n, str))
 
 
-def summary_of(state: BootState, lowest: int | None) -> dict[str, Any]:
-    return {
-        "deployment": state.deployment,
-        "boot": state.number,
-        "recipe": state.recipe,
-        "title": state.title,
-        "started_at": state.launched_at,
-        "state": "failed" if state.failed_why else str(state.phase),
-        "changed": list(state.changed),
-        "cause": cause_json(state.cause),
-        "failed_why": state.failed_why or None,
-        "ready_s": None if state.ready_at is None else round(state.ready_at - state.launched_at, 3),
-        "stages": _stages(state),
-        "min_available_bytes": lowest,
-        "tokens_per_s": state.tokens_per_s,
-        "smoke_text": state.smoke_text or None,
-        "note": "; ".join(state.notes),
-    }
+def replayed(path: Path) -> BootState | None:
+    """The state that a boot's own events add up to; None where its opening is not among them."""
+    state: BootState | None = None
+    for line in read_events(path):
+        event = decode_event(line.event) if line.event is not None else None
+        if event is None:
+            continue
+        if isinstance(event, BootOpened):
+            # A console that took the boot up again tells its opening once more: what was known before stays.
+            state = opened(event) if state is None else state
+        elif state is not None:
+            state = reduce(state, event)
+    return state
 
 
-def _stages(state: BootState) -> dict[str, float]:
-    """Seconds that the slowest rank spent in each stage, by the engine's own stamps."""
-    out: dict[str, float] = {}
-    for rank in state.ranks:
-        for cell in rank.cells:
-            if cell.at is not None and cell.until is not None and cell.until >= cell.at:
-                out[cell.stage.word] = max(out.get(cell.stage.word, 0.0), round(cell.until - cell.at, 3))
-    return out
-
-
-def _summary(entry: BootEntry) -> BootSummary:
-    row = entry.summary
+def summary_row(listed: Listed) -> BootSummary:
+    """A boot as lists show it."""
+    entry, row = listed.entry, listed.entry.summary
     cause = row.get("cause")
     sentence = cause.get("sentence") if isinstance(cause, dict) else row.get("failed_why")
     stages = row.get("stages")
+    lows = row.get("min_available_by_node")
     return BootSummary(
         id=entry.id,
         number=entry.number,
         recipe=entry.recipe,
         started_at=_number(row.get("started_at")) or entry.opened_at,
-        state=str(row.get("state") or "unknown"),
+        state=str(row.get("state") or UNKNOWN),
         changed=tuple(str(c) for c in row.get("changed") or ()),
         cause=str(sentence or entry.trouble or ""),
         ready_s=_number(row.get("ready_s")),
@@ -288,9 +260,17 @@ def _summary(entry: BootEntry) -> BootSummary:
         else {},
         min_available_bytes=lowest if isinstance(lowest := row.get("min_available_bytes"), int) else None,
         tokens_per_s=_number(row.get("tokens_per_s")),
-        note=str(row.get("note") or ""),
+        note="; ".join(n for n in (str(row.get("note") or ""), listed.marks.note) if n),
+        starred=listed.marks.starred,
+        smoke_text=str(row.get("smoke_text") or ""),
+        min_available_by_node={str(k): v for k, v in lows.items() if isinstance(v, int)}
+        if isinstance(lows, dict)
+        else {},
     )
 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+__all__ = ["Keeper", "Ledger", "nodes_of", "replayed", "summary_row"]

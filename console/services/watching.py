@@ -79,6 +79,7 @@ class Watching:
         self._known: set[str] = set()
         self._recipes, self._problems = shelf.load()
         ledger.told = lambda text: self._tell("error", text)
+        ledger.cluster = cluster.name
         probe = telemetry_program()
         self._watches = {
             node.name: NodeWatch(
@@ -216,10 +217,8 @@ class Watching:
     def _sampled(self, sample: Sample) -> None:
         self._series.add(sample)
         answer = sample.containers
-        available = sample.memory.available_bytes
-        shown = self._followers.get(self._show or "")
-        if shown is not None and not isinstance(available, Absent) and not shown.state.phase.over:
-            shown.lowest_memory(available)
+        for follower in tuple(self._followers.values()):
+            follower.sampled(sample)
         if not isinstance(answer, Absent):
             for follower in tuple(self._followers.values()):
                 follower.containers(sample.node, answer)
@@ -247,7 +246,10 @@ class Watching:
             self._discovering = self._owner.spawn("find deployments", self._find())
 
     async def _find(self) -> None:
-        self._adopt(await take_census(self._fleet, self._cluster))
+        census = await take_census(self._fleet, self._cluster)
+        self._adopt(census)
+        answered = [node for node, rows in census.items() if isinstance(rows, tuple)]
+        self._ledger.settle(by_deployment(census).keys(), answered, now=self._clock.wall())
 
     def _adopt(self, census: Census) -> None:
         """Follow what lives; where nothing does, the newest that ended is still worth showing."""

@@ -1,0 +1,217 @@
+"""One boot's writer: what happens goes to its folder in order, off the loop, and never ends a launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from console.base.absent import Absent
+from console.base.errors import NightdeckError
+from console.base.secrets import secret_values
+from console.boot.events import Event, RankProgress, StatsSeen
+from console.boot.state import BootState
+from console.boot.summary import merged, summary_of
+from console.boot.windows import Windows
+from console.cluster.facts import NodeFacts
+from console.files.archive import log_files, read_log
+from console.files.atomic import Appender
+from console.files.boot_folder import BootFolder
+from console.files.event_codec import decode_event, encode_event
+from console.files.journal import read_events
+from console.plan.model import Plan
+from console.recipe.mask import masked_source
+from console.recipe.model import Recipe
+from console.services.series import METRICS
+from console.telemetry.sample import Sample
+
+# The end of a log that is held already is what resuming needs; more than this is not read back into memory.
+_READ_BACK: Final = 64 << 20
+_WEIGHTY: Final = frozenset(
+    {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted", "DeadlineMoved"}
+)
+# Engine figures come with each line of the engine's own; one in ten seconds tells a night.
+STATS_EVERY_S: Final = 10.0
+TELEMETRY: Final = "telemetry.jsonl"
+
+
+class Keeper:
+    """Nothing here raises for the disk; the first failure is told, and the rest is dropped.
+
+    before: the summary that an earlier console of this machine left of this boot. cluster: its name, for the row."""
+
+    def __init__(
+        self,
+        folder: BootFolder | Path | None,
+        thread: ThreadPoolExecutor,
+        failed: Callable[[BaseException], None],
+        *,
+        before: Mapping[str, Any] | None = None,
+        cluster: str = "",
+    ) -> None:
+        self._folder = folder if isinstance(folder, BootFolder) else None
+        self._path = folder.path if isinstance(folder, BootFolder) else folder
+        self._thread = thread
+        self._failed = failed
+        self._before = before or {}
+        self._cluster = cluster
+        self._broken = False
+        self._closed = False
+        self._summary: Mapping[str, Any] = {}
+        self._progress: dict[int, tuple[Any, ...]] = {}
+        self._stats_at = -1e18
+        self._windows = Windows()
+        self._telemetry: Appender | None = None
+        lowest = self._before.get("min_available_bytes")
+        self.lowest: int | None = lowest if isinstance(lowest, int) else None
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    @property
+    def writes(self) -> bool:
+        """False where another console of this machine writes this boot, or the disk refused."""
+        return self._folder is not None and not self._broken
+
+    def _do(self, work: Callable[[BootFolder], None]) -> None:
+        folder = self._folder
+        if folder is None or self._broken or self._closed:
+            return
+
+        def guarded() -> None:
+            try:
+                work(folder)
+            except NightdeckError as error:
+                if not self._broken:
+                    self._broken = True
+                    self._failed(error)
+
+        self._thread.submit(guarded)
+
+    def event(self, event: Event) -> None:
+        """Progress is kept where it is news: another stage, or ten percent more; engine figures every ten seconds."""
+        if isinstance(event, StatsSeen):
+            if event.at - self._stats_at < STATS_EVERY_S:
+                return
+            self._stats_at = event.at
+        if isinstance(event, RankProgress):
+            step = None if event.progress is None else int(event.progress * 10)
+            news = (event.stage, step)
+            if self._progress.get(event.rank) == news:
+                return
+            self._progress[event.rank] = news
+        row = encode_event(event)
+        self._do(lambda folder: folder.append_event(row, flush=row["type"] in _WEIGHTY))
+
+    def plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, NodeFacts | object]) -> None:
+        source = masked_source(recipe)
+        secrets = secret_values(recipe.env, recipe.args) | plan.secrets
+
+        def work(folder: BootFolder) -> None:
+            folder.add_secrets(secrets)
+            folder.write_recipe(source)
+            folder.write_plan(plan)
+            folder.write_facts(facts)
+
+        self._do(work)
+
+    def log(self, rank: int, lines: Sequence[bytes]) -> None:
+        data = b"\n".join(lines) + b"\n"
+        self._do(lambda folder: folder.append_log(rank, data))
+
+    def sample(self, sample: Sample) -> None:
+        """A node's figures, into the lowest and highest of ten seconds."""
+        values: dict[str, float] = {}
+        for name, pick in METRICS.items():
+            value = pick(sample)
+            if not isinstance(value, Absent):
+                values[name] = float(value)
+        line = self._windows.add(sample.node, sample.wall, values)
+        lows = [*self._windows.lowest.values(), *([self.lowest] if self.lowest is not None else [])]
+        self.lowest = min(lows, default=None)
+        if line is not None:
+            self._telemetry_line(line)
+
+    def _telemetry_line(self, line: Mapping[str, Any]) -> None:
+        def work(folder: BootFolder) -> None:
+            if self._telemetry is None:
+                self._telemetry = Appender(folder.path / TELEMETRY, lines=True)
+            self._telemetry.append(_json_line(line))
+
+        self._do(work)
+
+    def document(self, name: str, value: Mapping[str, Any]) -> None:
+        """A JSON document of its own in the folder (`measure.json`), secrets masked."""
+        self._do(lambda folder: folder.write_document(name, value))
+
+    def held_lines(self, rank: int) -> list[bytes]:
+        """Whole lines that an earlier console of this machine kept of this rank's log, packed ones too."""
+        if self._path is None:
+            return []
+        try:
+            file = log_files(self._path).get(rank)
+            if file is None:
+                return []
+            data = _tail(file)
+        except (NightdeckError, OSError) as error:
+            self._failed(error)
+            return []
+        lines = data.split(b"\n")
+        lines.pop()  # what a crash left without a newline comes again whole
+        return [line for line in lines if line]
+
+    def past(self) -> list[Event]:
+        """The events that an earlier console of this machine kept of this boot."""
+        if self._path is None:
+            return []
+        try:
+            found = [decode_event(line.event) for line in read_events(self._path) if line.event is not None]
+        except NightdeckError as error:
+            self._failed(error)
+            return []
+        return [event for event in found if event is not None]
+
+    def states(self, states: Mapping[str, Any]) -> None:
+        self._do(lambda folder: folder.write_states(states))
+
+    def summary(self, state: BootState) -> None:
+        """The ledger's row, when it says something new."""
+        row = merged(self._before, summary_of(state, self.lowest, self._windows.lowest, self._cluster))
+        if row != self._summary:
+            self._summary = row
+            self._do(lambda folder: folder.write_summary(row))
+
+    def flush(self) -> None:
+        """Wait until all that was asked is on disk."""
+        self._thread.submit(lambda: None).result(timeout=30)
+
+    def close(self) -> None:
+        for line in self._windows.rest():
+            self._telemetry_line(line)
+
+        def work(folder: BootFolder) -> None:
+            folder.close()
+            if self._telemetry is not None:
+                self._telemetry.close()
+
+        self._do(work)
+        self._closed = True
+
+
+def _tail(file: Path) -> bytes:
+    if file.suffix == ".gz":
+        data = bytearray()
+        for block in read_log(file):
+            data += block
+            del data[: max(0, len(data) - _READ_BACK)]
+        return bytes(data)
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - _READ_BACK))
+        return stream.read(_READ_BACK)
+
+
+def _json_line(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
