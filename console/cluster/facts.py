@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.base.absent import NOT_SAMPLED, Absent
+from console.cluster.launch_facts import LaunchFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class NodeFacts:
     home: the user's home folder. nofile_limit/memlock: what a container may raise its limits to
     (files; memlock_unlimited False where `--ulimit memlock=-1` would be refused).
     control_address: the node's own address at which the console's SSH connection arrived.
+    launch: only where it was asked for.
     image_ids: image reference -> Id, for references asked about; absent reference: not in the mapping.
     """
 
@@ -72,3 +74,4 @@ class NodeFacts:
     disk_free_bytes: Mapping[str, int] | Absent = NOT_SAMPLED
     missing: Mapping[str, str] = field(default_factory=dict)
     control_address: str | Absent = NOT_SAMPLED
+    launch: LaunchFacts | Absent = NOT_SAMPLED

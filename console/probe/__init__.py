@@ -7,6 +7,7 @@ from typing import Final
 
 _PARTS: Final = ("host", "workers", "engine", "smi", "guard_files", "telemetry")
 _GUARD_PARTS: Final = ("host", "guard_engine", "guard_files", "guard")
+_LAUNCH_PARTS: Final = ("facts", "launch_paths", "launch_host", "launch_engines", "launch_facts")
 _LOADER: Final = """\
 import sys, types
 for name in ("console", "console.probe"):
@@ -28,6 +29,11 @@ def telemetry_program() -> bytes:
 def guard_program() -> bytes:
     """The memory guard, made the same way."""
     return _joined(_GUARD_PARTS)
+
+
+def launch_facts_program() -> bytes:
+    """All facts of a launch, made the same way."""
+    return _joined(_LAUNCH_PARTS)
 
 
 def _joined(names: tuple[str, ...]) -> bytes:
