@@ -59,7 +59,7 @@ def has_recipes(snapshot: Snapshot) -> bool:
 class Action:
     """One thing to do. id: stable, what a keymap names. keys: defaults, comma-separated as Textual reads them.
     run: Textual's action on the main screen. footer: place in the key bar, None when not there.
-    changes: it changes a node or a deployment, so a read-only console does not have it."""
+    changes: it changes a node, a deployment or its record, so a read-only console does not have it."""
 
     id: str
     keys: str
@@ -88,15 +88,15 @@ ACTIONS: Final[tuple[Action, ...]] = (
            "Deployment", None, True, is_asked),
     Action("recipe.plan", "p", "plan", "plan", "Render the plan with all findings; nothing runs", "Recipe", 4,
            possible=has_recipes),
-    Action("recipe.edit", "e", "edit", "edit", "Open the recipe in $EDITOR, read it again when saved", "Recipe", 5,
+    Action("recipe.edit", "e", "edit", "edit", "Open the recipe in $EDITOR, read it again when saved", "Recipe", 9,
            possible=has_recipes),
     Action("recipe.difference", "d", "difference", "what changed", "What changed in the recipe since its last boot",
-           "Recipe", 6, possible=has_recipes),
+           "Recipe", 10, possible=has_recipes),
     Action("recipe.reload", "ctrl+r", "reload", "reload", "Read all recipe files again", "Recipe"),
-    Action("boot.note", "n", "note", "note", "Write a note to this boot", "Deployment", 7, False, has_boot),
-    Action("find", "slash", "find", "search", "Search: the log, the recipes or the nodes, as the pane says", "Look", 8),
-    Action("filter", "f", "filter", "filter", "Filter the log by rank, level, pattern; the nodes by word", "Look", 9),
-    Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 10),
+    Action("boot.note", "n", "note", "note", "Write a note to this boot", "Deployment", 11, True, has_boot),
+    Action("find", "slash", "find", "search", "Search: the log, the recipes or the nodes, as the pane says", "Look", 5),
+    Action("filter", "f", "filter", "filter", "Filter the log by rank, level, pattern; the nodes by word", "Look", 8),
+    Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 7),
     Action("logs.end", "end,G", "log_end", "to now", "Jump to the newest line and follow", "Logs"),
     Action("logs.next-match", "right_square_bracket", "match(1)", "next match", "Next match of the search", "Logs"),
     Action("logs.previous-match", "left_square_bracket", "match(-1)", "previous match", "The match before", "Logs"),
@@ -115,7 +115,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("cluster.sort", "o", "sort", "sort", "Sort the nodes by the next column", "Look"),
     Action("boots.compare", "c", "compare", "compare", "Mark a boot; the second mark compares them", "Boots"),
-    Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 11, palette=False),
+    Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 6, palette=False),
     Action("view.previous-pane", "shift+tab", "pane(-1)", "previous pane", "Previous pane", "Look", palette=False),
     Action("view.zoom", "z", "zoom", "zoom", "This pane alone on the screen, or all of them again", "Look"),
     Action("console.help", "question_mark", "help", "help", "All keys", "Console", 0),

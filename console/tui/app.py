@@ -66,6 +66,8 @@ class NightdeckApp(App[int]):
         self._guard = TerminalGuard(self._leave_with) if guard else None
         self._main: MainScreen | None = None
         self._unknown_keys = [key for key in self.keymap if key not in BY_ID]
+        self.set_class(self.plain, "-plain")
+        self.set_class(ascii, "-ascii")
         self.load_themes()
         self.theme = PLAIN_THEME if self.plain else theme if theme in self.available_themes else NIGHTDECK.name
 
@@ -76,8 +78,6 @@ class NightdeckApp(App[int]):
 
     def get_default_screen(self) -> Screen[Any]:
         self._main = MainScreen(self.hub, self.jobs, self.make_paint(), self.glyphs, self.keymap)
-        self._main.set_class(self.plain, "-plain")
-        self._main.set_class(self.glyphs is ASCII, "-ascii")
         return self._main
 
     async def on_mount(self) -> None:
@@ -137,7 +137,7 @@ class NightdeckApp(App[int]):
         self.theme = name
 
     def make_paint(self) -> Paint:
-        return Paint(self.theme_variables, fallback_variables())
+        return Paint(self.theme_variables, fallback_variables(), plain=self.glyphs is ASCII)
 
     def _repaint(self) -> None:
         if self._main is not None and self._main.is_mounted:

@@ -178,7 +178,7 @@ def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, h
         words = span(took)
     text = f"{_sign(cell, g)}{mark}" + (f" {words}" if words and room > 4 else "")
     if len(text) > room:
-        text = f"{_sign(cell, g)}{mark}{words}"
+        text = f"{_sign(cell, g)}{mark} {words.split(' ')[0]}"
     return [(fit(text, room), role), (" ", "text")]
 
 

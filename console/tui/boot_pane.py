@@ -94,6 +94,7 @@ class BootPane(Pane):
         self.glyphs = glyphs
         for widget in self.query(Lines):
             widget.set_paint(paint)
+        self.board.cursor_sign = glyphs.cursor
         self.board.set_paint(paint)
         self.paper.set_paint(paint)
         self.retitle(paint)

@@ -17,6 +17,7 @@ from console.tui.paint import Paint
 from console.tui.pane import Pane
 from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
 
+WIDE = 110  # cells from which the story has room beside the figures
 BAD = ("failed", "stalled", "serving_bad")
 
 
@@ -30,11 +31,12 @@ def ready_words(boot: BootSummary) -> str:
     return NA if boot.ready_s is None else clock_span(boot.ready_s)
 
 
-def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> Line:
+def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> tuple[Line, ...]:
     low = NA if boot.min_available_bytes is None else gib(boot.min_available_bytes)
     speed = NA if boot.tokens_per_s is None else one(boot.tokens_per_s)
     sign, role = verdict(boot, glyphs)
     story = safe(boot.note) or safe(boot.cause) or "; ".join(safe(c) for c in boot.changed)
+    wide = width >= WIDE
     spans: list[Span] = [
         (f" {glyphs.mark if marked else ' '}{boot.number:>4} ", "key" if marked else "strong"),
         (f"{hhmm(boot.started_at)} ", "dim"),
@@ -43,9 +45,10 @@ def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> 
         (f"{low:>6} ", "text"),
         (f"{speed:>6}  ", "text"),
         (fit(safe(boot.recipe), 18) + " ", "text"),
-        (story, "dim"),
     ]
-    return clip(spans, width)
+    if wide:
+        return (clip((*spans, (story, "dim")), width),)
+    return (clip(spans, width), clip(((" " * 7 + story, "dim"),), width))
 
 
 def boot_lines(boot: BootSummary, width: int, glyphs: Glyphs) -> list[Line]:
@@ -152,6 +155,7 @@ class BootsPane(Pane):
 
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
+        self.grid.cursor_sign = glyphs.cursor
         self.grid.set_paint(paint)
         self.retitle(paint)
         self.draw()
@@ -169,7 +173,7 @@ class BootsPane(Pane):
         width = max(20, self.size.width - 1)
         columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', 18)}"
         head = f"    no  at    {columns} note, cause, change"
-        rows = [Row(b.id, (boot_row(b, width, self.glyphs, marked=b.id == self.marked),)) for b in self._boots]
+        rows = [Row(b.id, boot_row(b, width, self.glyphs, marked=b.id == self.marked)) for b in self._boots]
         self.grid.set_content(clip(((head, "head"),), width, "head"), rows)
         good = sum(1 for b in self._boots if b.ready_s is not None)
         title: list[Span] = [("Boots ", "title"), (f"{len(self._boots)} ", "strong"), (f"{good} became ready ", "dim")]

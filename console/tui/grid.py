@@ -16,8 +16,6 @@ from textual.strip import Strip
 from console.tui.paint import Paint
 from console.tui.spans import Line
 
-CURSOR = "▌"  # the row under the cursor is told by more than its background
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -63,6 +61,7 @@ class Grid(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, show_cursor: bool = True) -> None:  # noqa: A002
         super().__init__(id=id)
         self.paint: Paint | None = None
+        self.cursor_sign = "▌"
         self._header: Line = ()
         self._rows: list[Row] = []
         self._height = 1
@@ -133,7 +132,8 @@ class Grid(ScrollView, can_focus=True):
             base = self.get_component_rich_style("grid--cursor")
         spans = row.lines[part] if part < len(row.lines) else ()
         if index == self._cursor and self._show_cursor and self.has_focus and spans and spans[0][0].startswith(" "):
-            spans = ((CURSOR, "key"), (spans[0][0][1:], spans[0][1]), *spans[1:])
+            # More than its background tells the row under the cursor.
+            spans = ((self.cursor_sign, "key"), (spans[0][0][1:], spans[0][1]), *spans[1:])
         return self.paint.strip(self.mark(row.key, part, spans), width, base)
 
     def mark(self, _key: str, _part: int, line: Line) -> Line:

@@ -17,7 +17,10 @@ LEVEL_ROLES: Final = {0: "log-debug", 1: "text", 2: "log-warning", 3: "log-error
 LEVEL_SIGNS: Final = {2: "W", 3: "E", 4: "E"}
 # What an eye looks for in a boot's log: percentages, sizes, times.
 TELLING: Final = re.compile(r"\b\d+(?:\.\d+)?\s?(?:%|GiB|GB|MiB|MB/s|GB/s|tok/s|seconds|it/s|s/it)|\b\d+/\d+\b")
-HEADER: Final = re.compile(r"^(?:\([^)]{1,40}\)\s)?(?:INFO|DEBUG)\s[\d\- :.]{8,20}\s\[[^\]]{1,60}\]\s")
+# What the engine puts before its message: process, level, time, source; the gutter has said most of it.
+HEADER: Final = re.compile(
+    r"^(?:\([^)]{1,40}\)\s)?(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s[\d\- :.]{8,20}\s\[[^\]]{1,60}\]\s"
+)
 
 
 def text_of(line: LogLine) -> str:
@@ -36,8 +39,8 @@ def gutter(line: LogLine, glyphs: Glyphs, mark: str = "") -> Line:
     return tuple(stamp)
 
 
-def body(line: LogLine, pattern: re.Pattern[str] | None) -> Line:
-    """The text, cut at CUT characters; matches of a search stand out in reverse."""
+def body(line: LogLine, pattern: re.Pattern[str] | None, *, fold: bool = False) -> Line:
+    """The text, cut at CUT characters; matches of a search stand out in reverse. fold: without the engine's header."""
     text = safe(line.text, limit=CUT)
     level = level_of(line)
     role = LEVEL_ROLES[level]
@@ -45,8 +48,11 @@ def body(line: LogLine, pattern: re.Pattern[str] | None) -> Line:
     spans: list[Span] = []
     at = 0
     if head:
-        spans.append((head.group(0), "dim"))
-        at = head.end()
+        if fold:
+            text = text[head.end() :]
+        else:
+            spans.append((head.group(0), "dim"))
+            at = head.end()
     if level < 2:
         for match in TELLING.finditer(text, at):
             spans += [(text[at : match.start()], role), (match.group(0), "log-progress")]

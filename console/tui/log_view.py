@@ -27,6 +27,7 @@ FLUSH_S: Final = 0.125  # 8 a second: the cost is the painting, not the lines
 PULL_S: Final = 0.012  # of each flush, for taking lines
 SCAN_S: Final = 0.005  # of each flush, for the filter
 BATCH: Final = 5000
+FOLD_COLUMNS: Final = 110  # below it the engine's own header would leave no room for its message
 
 
 class LogView(ScrollView, can_focus=True):
@@ -79,6 +80,7 @@ class LogView(ScrollView, can_focus=True):
             self._timer.pause()
 
     def on_resize(self, _event: events.Resize) -> None:
+        self._strips.clear()
         self._settle()
 
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
@@ -198,6 +200,9 @@ class LogView(ScrollView, can_focus=True):
         self._settle()
         self.post_message(self.Changed())
 
+    def action_scroll_end(self) -> None:
+        self.follow_end()
+
     def toggle_wrap(self) -> None:
         top = self.top_row
         self.wrapping = not self.wrapping
@@ -218,7 +223,9 @@ class LogView(ScrollView, can_focus=True):
         if line is None:
             return (), ()
         stage = self._marks.get((line.rank, line.index))
-        return gutter(line, self.glyphs, stage.word if stage is not None else ""), body(line, self.pattern)
+        fold = not self.wrapping and self.size.width < FOLD_COLUMNS
+        lead = gutter(line, self.glyphs, stage.word if stage is not None else "")
+        return lead, body(line, self.pattern, fold=fold)
 
     def _rows_on_screen(self) -> list[tuple[int, Line]]:
         """(absolute number, spans) for each row of the screen, made once for each painting."""

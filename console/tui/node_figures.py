@@ -121,7 +121,7 @@ CHECKS: Final[tuple[tuple[str, str, Callable[[Figures], float | None], Literal["
     ("power", "low power", lambda f: f.power, "low", 10.0),
     ("clock", "low clock", lambda f: f.clock, "low", 400.0),
     ("fabric", "slow fabric", lambda f: f.rx, "low", 100e6),
-    ("load", "high load", lambda f: f.load, "high", 4.0),
+    ("load", "load", lambda f: f.load, "high", 4.0),
 )
 
 

@@ -83,6 +83,7 @@ class NodePane(Pane):
 
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
+        self.grid.cursor_sign = glyphs.cursor
         self.grid.set_paint(paint)
         self.query_one(Lines).set_paint(paint)
         self.retitle(paint)

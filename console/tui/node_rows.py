@@ -31,7 +31,7 @@ class Look:
 
     @property
     def bar_width(self) -> int:
-        return min(40, 13 + max(0, (self.width - WIDE) // 3)) if self.wide else 14
+        return min(40, 12 + max(0, (self.width - WIDE) // 3)) if self.wide else 14
 
     @property
     def spark_width(self) -> int:

@@ -51,6 +51,7 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "temperature": ("chart-temperature", ""),
     "grid": ("chart-grid", ""),
 }
+PLAIN_SIGNS: Final = str.maketrans({"…": "~", "→": ">", "±": "~", "°": " ", "·": "-", "“": '"', "”": '"', "▌": "|"})
 # Ranks differ in hue so that a merged log can be told apart; the number stands beside it always.
 RANK_HUES: Final = ("log-rank", "network", "gpu", "power", "shmem", "temperature", "memory", "active")
 
@@ -62,7 +63,8 @@ def rank_role(rank: int) -> str:
 class Paint:
     """Styles for roles under one theme and one background; made again when the theme changes."""
 
-    def __init__(self, variables: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+    def __init__(self, variables: Mapping[str, str], defaults: Mapping[str, str], *, plain: bool = False) -> None:
+        self.plain = plain
         self._variables = variables
         self._defaults = defaults
         self._cache: dict[tuple[str, Style], Style] = {}
@@ -95,7 +97,11 @@ class Paint:
         self._cache[(role, base)] = style
         return style
 
+    def spell(self, text: str) -> str:
+        """The text as this terminal can show it: our own signs outside ASCII are replaced where they must be."""
+        return text.translate(PLAIN_SIGNS) if self.plain and not text.isascii() else text
+
     def strip(self, line: Line, width: int, base: Style) -> Strip:
         """A line of exactly `width` cells."""
-        segments = [Segment(text, self.style(role, base)) for text, role in line if text]
+        segments = [Segment(self.spell(text), self.style(role, base)) for text, role in line if text]
         return Strip(segments).adjust_cell_length(width, base)

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.tui.paint import Paint
-from console.tui.spans import Line
+from console.tui.spans import Line, clip
 
 
 class Pane(Vertical):
@@ -50,7 +50,8 @@ class Pane(Vertical):
             name, *flags = role.split()
             colour = paint.colour(paint.variable(name)) if paint is not None else None
             style = " ".join([*flags, colour or ""]).strip()
-            parts.append((text, style) if style else text)
+            shown = paint.spell(text) if paint is not None else text
+            parts.append((shown, style) if style else shown)
         self.border_title = Content.assemble(*parts)
 
 
@@ -120,4 +121,5 @@ class Paper(ScrollView, can_focus=True):
         at = round(self.scroll_y) + y
         if self.paint is None or at >= len(self.content):
             return Strip.blank(self.size.width, base)
-        return self.paint.strip(self.content[at], self.size.width, base)
+        width = self.size.width
+        return self.paint.strip(clip(self.content[at], width), width, base)

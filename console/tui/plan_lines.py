@@ -120,9 +120,11 @@ def plan_lines(plan: Plan, width: int, glyphs: Glyphs, *, full: bool = True) -> 
         (
             (f" boot {safe(plan.boot_label or plan.boot_number)}", "text"),
             (f"   {len(plan.ranks)} ranks, head {safe(plan.head_node)}   port {plan.port}", "text"),
-            (f"   serves {safe(plan.served_name)}   ready within {clock_span(plan.ready_timeout_s)}", "dim"),
         ),
-        ((f" image {safe(plan.image)}", "dim"),),
+        (
+            (f" serves {safe(plan.served_name)}   ready within {clock_span(plan.ready_timeout_s)}", "dim"),
+            (f"   image {safe(plan.image)}", "dim"),
+        ),
         (),
     ]
     blocks = len(plan.blocks)

@@ -90,6 +90,7 @@ class RecipesPane(Pane):
 
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
+        self.grid.cursor_sign = glyphs.cursor
         self.grid.set_paint(paint)
         self.paper.set_paint(paint)
         self.retitle(paint)
@@ -118,7 +119,7 @@ class RecipesPane(Pane):
         for i, problem in enumerate(self._problems):
             line: Line = ((f" {g.failed} ", "bad bold"), (problem_words(problem), "bad"))
             rows.append(Row(f"{PROBLEM}{i}", (clip(line, width),)))
-        name_width = min(28, max(12, width - 16))
+        name_width = min(28, max(12, width - (16 if width >= 30 else 9)))
         self.grid.set_content(clip(((f"   {fit('recipe', name_width)} nodes engine", "head"),), width, "head"), rows)
         count = f"{len(self._recipes)} "
         title: list[Span] = [("Recipes ", "title"), (count, "strong")]
@@ -132,7 +133,7 @@ class RecipesPane(Pane):
             self._draw_paper()
 
     def _row(self, recipe: Recipe, width: int) -> Line:
-        name_width = min(28, max(12, width - 16))
+        name_width = min(28, max(12, width - (16 if width >= 30 else 9)))
         bad = any(f.severity == "block" for f in recipe.findings)
         sign = self.glyphs.failed if bad else self.glyphs.warn if recipe.findings else " "
         return clip(

@@ -26,13 +26,13 @@ EVIL = "\x1b[31mred\x1b]0;owned\x07[bold red]markup[/] [link=x]\u202e\x9b2J\x00"
 class FakeHub:
     """Implements HubApi. Time stands still unless a test moves `time`."""
 
-    def __init__(self, scenario: str = "booting", *, read_only: bool = False, keep: int = 50_000) -> None:
+    def __init__(self, scenario: str = "booting", *, read_only: bool = False, capacity: int = 50_000) -> None:
         self.time = v.T0
         self.clock: Callable[[], float] | None = None
         self.calls: list[tuple[str, Any]] = []
         self.lines: list[LogLine] = []
         self.first_seq = 0
-        self.keep = keep
+        self.capacity = capacity
         self.subscribers: list[Callable[[], None]] = []
         self.blocked = False
         self.plan_error: NightdeckError | None = None
@@ -116,8 +116,8 @@ class FakeHub:
 
     def add(self, lines: Sequence[LogLine]) -> None:
         self.lines.extend(lines)
-        if len(self.lines) > self.keep:
-            cut = len(self.lines) - self.keep
+        if len(self.lines) > self.capacity:
+            cut = len(self.lines) - self.capacity
             del self.lines[:cut]
             self.first_seq += cut
 

@@ -14,7 +14,7 @@ from console.enginelog.stages_model import Cell, CellState, Stage
 from console.plan.model import Difference, Plan, RankPlan
 from console.recipe.model import Recipe
 from console.services.hub import BootSummary, LogLine, NodeView, RecipeProblem
-from console.telemetry.sample import Cpu, FileSystem, Gpu, Memory, MemKind, Pressure, RdmaRate, Sample
+from console.telemetry.sample import Cpu, FileSystem, Gpu, MemKind, Memory, Pressure, RdmaRate, Sample
 
 T0 = 1_790_128_261.0  # a Wednesday night in September 2026, UTC
 GIB = 1024**3
@@ -171,8 +171,8 @@ def failed(now: float) -> BootState:
     ]
     cause = Cause(
         cls="memory-gate",
-        sentence="Free memory on dgx6 (98.21 of 121.69 GiB) is less than the 110.74 GiB that utilisation 0.91 asks for.",
-        action="Lower --gpu-memory-utilization to 0.80, or set NCCL_BUFFSIZE and its kin: they freed 11 GiB per node elsewhere.",
+        sentence="Free memory on dgx6 (98.21 of 121.69 GiB) is less than the 110.74 GiB that 0.91 asks for.",
+        action="Lower --gpu-memory-utilization to 0.80, or set NCCL_BUFFSIZE and its kin: they freed 11 GiB a node.",
         rank=5,
         node="dgx6",
         stage="nccl",
@@ -180,14 +180,15 @@ def failed(now: float) -> BootState:
         line=1204,
         evidence=(
             "ValueError: Free memory on device cuda:0 (98.21/121.69 GiB) on startup is less than desired GPU memory "
-            "utilization (0.91, 110.74 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+            "utilization (0.91, 110.74 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
+            "processes.",
         ),
         victims=(0, 1, 2, 3, 4, 6, 7),
         at=now - 42.0,
     )
     return replace(
-        base, phase=Phase.FAILED, ranks=tuple(rows), cause=cause, ended_at=now - 40.0, failed_rank=5, failed_node="dgx6",
-        failed_why="rank 5 exited 1", eta_at=None,
+        base, phase=Phase.FAILED, ranks=tuple(rows), cause=cause, ended_at=now - 40.0, failed_rank=5,
+        failed_node="dgx6", failed_why="rank 5 exited 1", eta_at=None,
     )  # fmt: skip
 
 
@@ -302,8 +303,8 @@ def plan(slug: str, *, blocked: bool = False, nodes: int = 8) -> Plan:
         "notes": ["boots of this model left 13.9-15.8 GiB at 0.80"],
     }
     return Plan(
-        slug, f"{slug} title", "d-" + slug, f"{slug}-b12-aa11", 12, f"{slug} boot 12", "dsv41-flash:local", "deepseek-v4-flash",
-        8000, 3600.0, "dgx1", ranks,
+        slug, f"{slug} title", "d-" + slug, f"{slug}-b12-aa11", 12, f"{slug} boot 12", "dsv41-flash:local",
+        "deepseek-v4-flash", 8000, 3600.0, "dgx1", ranks,
         differs=(Difference("--node-rank", "each rank has its own", tuple(str(r) for r in range(nodes))),),
         findings=tuple(findings),
         memory={f"dgx{r + 1}": budget for r in range(nodes)},
@@ -317,8 +318,9 @@ def ledger() -> tuple[BootSummary, ...]:
         good = n in (3, 7, 8, 10)
         out.append(
             BootSummary(
-                f"b{n}", n, "dsv41-flash-8x" if n % 3 else "dsv41-flash-4x", T0 - (12 - n) * 2700, "ready" if good else "failed",
-                (f"--gpu-memory-utilization 0.9{n % 4} → 0.80",), "" if good else "rank 5: free memory less than asked for",
+                f"b{n}", n, "dsv41-flash-8x" if n % 3 else "dsv41-flash-4x", T0 - (12 - n) * 2700,
+                "ready" if good else "failed", (f"--gpu-memory-utilization 0.9{n % 4} → 0.80",),
+                "" if good else "rank 5: free memory less than asked for",
                 540.0 + n * 7 if good else None, {k: v + n for k, v in stages.items()}, int((13.0 + n / 10) * GIB),
                 95.9 - n if good else None, "LL128 off" if n == 10 else "",
             )
@@ -327,10 +329,10 @@ def ledger() -> tuple[BootSummary, ...]:
 
 
 TEXTS = (
-    "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [gpu_model_runner.py:2604] Starting to load model deepseek-ai/DeepSeek-V4.1-Flash...",
+    "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [gpu_model_runner.py:2604] Starting to load model DeepSeek-V4.1-Flash...",
     "Loading safetensors checkpoint shards:  {p}% Completed | {s}/48 [05:10<03:02, 10.1s/it]",
     "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [default_loader.py:268] Loading weights took 371.22 seconds",
-    "(Worker_TP{r} pid=383) WARNING 09-26 02:5{m}:20 [symm_mem.py:58] SymmMemCommunicator: Device capability 12.1 not supported",
+    "(Worker_TP{r} pid=383) WARNING 09-26 02:5{m}:20 [symm_mem.py:58] SymmMem: Device capability 12.1 not supported",
     "dgx{n}:383:383 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:10.0.0.{n}<0>",
     "(EngineCore pid=211) INFO 09-26 02:5{m}:31 [kv_cache_utils.py:1087] GPU KV cache size: 3,193,029 tokens",
 )

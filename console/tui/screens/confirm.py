@@ -88,12 +88,13 @@ class ConfirmScreen(ModalScreen[str | None]):
         self.settle()
 
     def on_resize(self, _event: events.Resize) -> None:
+        self.set_class(self.size.height < 30, "-short")
         self.call_after_refresh(self.settle)
 
     def settle(self) -> None:
         """Draw again and open or close the choices by what is known and typed."""
-        if not self.is_mounted:
-            return
+        if not self.query(Paper):
+            return  # on_mount comes
         paper = self.query_one(Paper)
         if paper.size.width:
             paper.set_lines(self._draw(paper.size.width - 1))
@@ -159,7 +160,8 @@ class LaunchScreen(ConfirmScreen):
 
     def retitle(self, title: str) -> None:
         self.heading = title
-        self.query_one("#sheet", Vertical).border_title = Content(f" {title} ")
+        for sheet in self.query("#sheet"):
+            sheet.border_title = Content(f" {title} ")
 
     def action_turn(self, by: int) -> None:
         self._turn(self, by)

@@ -42,7 +42,9 @@ class DeploymentActions(Screen[None]):
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """A toast; text is never markup."""
-        self.app.notify(text, severity="error" if bad else "information", timeout=20 if bad else 6, markup=False)
+        self.app.notify(
+            safe(text, limit=600), severity="error" if bad else "information", timeout=20 if bad else 6, markup=False
+        )
 
     def recipe_in_mind(self) -> Recipe | None:
         """The one under the cursor of the recipes, else the deployment's, else the first."""

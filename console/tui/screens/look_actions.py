@@ -219,19 +219,14 @@ class LookActions(DeploymentActions):
                 continue
             out += [((f" {area}", "title"),)]
             for action in rows:
-                out.append(
-                    (
-                        (f"   {fit(key_sign(action, self.keymap), 7)}", "key"),
-                        (action.sentence, "text"),
-                        (f"   {action.id}", "dim"),
-                    )
-                )
+                words = fit(action.sentence, max(20, min(62, width - 32)))
+                key = fit(key_sign(action, self.keymap), 7)
+                out.append(((f"   {key}", "key"), (words, "text"), (f" {action.id}", "dim")))
             if area == "Logs":
                 out.append(
                     (
                         ("   1-8    ", "key"),
                         ("Log of the first to the eighth rank alone", "text"),
-                        ("   logs.rank-0 …", "dim"),
                     )
                 )
             out.append(())

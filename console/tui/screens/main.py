@@ -25,6 +25,7 @@ from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane
 from console.tui.recipes_pane import RecipesPane
 from console.tui.screens.look_actions import LookActions
+from console.tui.spans import safe
 
 DRAW_S: Final = 0.25  # at most four pictures a second
 STACK_COLUMNS: Final = 110
@@ -141,7 +142,7 @@ class MainScreen(LookActions):
             if notice.seq > self._notice:
                 self._notice = notice.seq
                 severity = SEVERITY.get(notice.severity, "information")
-                self.app.notify(notice.text, severity=severity, timeout=15, markup=False)  # type: ignore[arg-type]
+                self.app.notify(safe(notice.text, limit=600), severity=severity, timeout=15, markup=False)  # type: ignore[arg-type]
         boot = snapshot.boot
         if boot is None or snapshot.read_only:
             return

@@ -48,15 +48,16 @@ class PaperScreen(ModalScreen[None]):
         self.redraw()
 
     def on_resize(self, _event: events.Resize) -> None:
+        self.set_class(self.size.height < 30, "-short")
         self.call_after_refresh(self.redraw)
 
     def redraw(self, draw: Draw | None = None) -> None:
         """Draw again, with other content when given."""
         if draw is not None:
             self._draw = draw
-        paper = self.query_one(Paper)
-        if paper.size.width:
-            paper.set_lines(self._draw(paper.size.width - 1))
+        for paper in self.query(Paper):  # none before the sheet is mounted
+            if paper.size.width:
+                paper.set_lines(self._draw(paper.size.width - 1))
 
     def action_close(self) -> None:
         self.dismiss(None)

@@ -1,0 +1,161 @@
+"""The board and what takes its place: pure lines, and the pane at both sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from console.boot.state import Phase
+from console.enginelog.stages_model import Cell, CellState, Stage
+from console.tui.actions import key_signs
+from console.tui.board_rows import BoardLook, board_header, board_row, cell_words, laggards, silent_for
+from console.tui.boot_lines import failure_lines, phase_span, step_lines, stop_lines, stop_sentence
+from console.tui.glyphs import ASCII, UNICODE
+from console.tui.spans import line_width, plain
+from tests.tui import fake_values as v
+from tests.tui.conftest import SIZES, deck
+
+NOW = v.T0
+
+
+def test_the_laggard_is_the_one_behind_and_nobody_when_half_are() -> None:
+    boot = v.booting(NOW)
+    assert list(laggards(boot.ranks)) == [5]
+    even = [replace(r, progress=0.6) for r in boot.ranks]
+    assert laggards(even) == {}
+    halves = [replace(r, stage=Stage.NCCL if r.rank < 4 else Stage.WEIGHTS, progress=None) for r in boot.ranks]
+    assert laggards(halves) == {}
+    one = [replace(r, stage=Stage.RENDEZVOUS if r.rank == 2 else Stage.WEIGHTS, progress=None) for r in boot.ranks]
+    assert laggards(one) == {2: "behind: still in rendezvous"}
+    assert laggards(boot.ranks[4:6]) == {}
+
+
+def test_silence_counts_only_while_booting() -> None:
+    boot = v.booting(NOW)
+    assert silent_for(boot.ranks[7], boot, NOW) == 130.0
+    assert silent_for(boot.ranks[0], boot, NOW) is None
+    up = v.ready(NOW)
+    assert silent_for(replace(up.ranks[0], last_line_at=NOW - 999), up, NOW) is None
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("width", [76, 134, 158])
+def test_rows_and_header_are_as_wide_as_the_pane(width: int, glyphs: object) -> None:
+    look = BoardLook(width, glyphs)  # type: ignore[arg-type]
+    boot = v.booting(NOW)
+    assert line_width(board_header(look)) == width
+    for rank in boot.ranks:
+        for line in board_row(rank, boot, look, NOW, "slowest"):
+            assert line_width(line) == width
+
+
+def test_ascii_rows_are_ascii() -> None:
+    look = BoardLook(158, ASCII)
+    boot = v.booting(NOW)
+    assert all(plain(line).isascii() for r in boot.ranks for line in board_row(r, boot, look, NOW, ""))
+
+
+def test_cells_say_state_time_and_what_was_inferred() -> None:
+    look = BoardLook(158, UNICODE)
+    ready = v.ready(NOW)
+    row = plain(board_row(ready.ranks[0], ready, look, NOW, "")[0])
+    assert "✓~" in row
+    assert "73.2 GiB" in row
+    rank = replace(
+        v.booting(NOW).ranks[0], cells=(Cell(Stage.NCCL, CellState.FAILED), Cell(Stage.HTTP, CellState.SKIPPED))
+    )
+    row = plain(board_row(rank, v.booting(NOW), look, NOW, "")[0])
+    assert "✗" in row
+    assert "–" in row
+    unknown = replace(rank, cells=(Cell(Stage.MODEL, CellState.UNKNOWN),))
+    assert "?" in plain(board_row(unknown, v.booting(NOW), look, NOW, "")[0])
+
+
+def test_a_dead_container_and_a_lost_node_say_so_in_the_row() -> None:
+    look = BoardLook(158, UNICODE)
+    boot = v.booting(NOW)
+    dead = replace(boot.ranks[5], status="exited", exit_code=137, oom_killed=True)
+    assert "exited 137 OOM-killed" in plain(board_row(dead, boot, BoardLook(190, UNICODE), NOW, "")[0])
+    lost = replace(boot.ranks[5], reachable=False, trouble="silent")
+    assert "node lost: silent" in plain(board_row(lost, boot, look, NOW, "")[0])
+
+
+def test_cell_words_offer_the_jump() -> None:
+    words = plain(cell_words(v.booting(NOW).ranks[5], Stage.WEIGHTS, NOW, 150))
+    assert "rank 5 dgx6" in words
+    assert "38 %" in words
+    assert words.endswith("enter: log line 64 ")
+
+
+@pytest.mark.parametrize(("width", "height"), [(157, 10), (77, 18), (77, 10)])
+def test_a_failure_fits_whole(width: int, height: int) -> None:
+    lines = failure_lines(v.failed(NOW), width, height, UNICODE, key_signs())
+    assert len(lines) <= height
+    text = "\n".join(plain(line) for line in lines)
+    for words in ("rank 5, dgx6", "exited 1", "nccl, 11:59 after the launch", "Free memory on dgx6", "ValueError: Free memory",
+                  "Lower --gpu-memory-utilization", "fell because of it", "[e] edit"):  # fmt: skip
+        assert words in text
+
+
+def test_a_failure_without_a_cause_still_says_who_and_where() -> None:
+    boot = replace(v.failed(NOW), cause=None)
+    text = "\n".join(plain(line) for line in failure_lines(boot, 120, 10, UNICODE, {}))
+    assert "rank 5, dgx6" in text
+    assert "rank 5 exited 1" in text
+    assert "no line: the states" in text
+
+
+def test_stop_words_never_lie() -> None:
+    boot = v.stopped(NOW)
+    assert stop_sentence(boot.stop_results) == "6 stopped, 1 still running (dgx6), 1 unknown (dgx8: no answer in 10 s)"
+    assert phase_span(boot, UNICODE)[0] == "▲ partly stopped"
+    clean = replace(boot, stop_result="stopped", stop_results={"dgx1": ("stopped", "")})
+    assert phase_span(clean, UNICODE)[0] == "○ stopped"
+    going = replace(boot, phase=Phase.STOPPING, stop_result=None, stop_results={"dgx1": ("stopped", "")})
+    text = "\n".join(plain(line) for line in stop_lines(going, 120, UNICODE))
+    assert "1 stopped, 7 not answered yet" in text
+    assert stop_sentence({}) == "nobody was asked yet"
+
+
+def test_steps_name_the_nodes_that_are_not_done() -> None:
+    lines = [plain(line) for line in step_lines(v.starting(NOW).steps, NOW, 150, UNICODE)]
+    assert "8/8" in lines[0]
+    assert "7/8" in lines[2]
+    assert "dgx6 copying 12.4 of 34.1 GB" in lines[2]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_pane_shows_failure_stop_and_steps_without_scrolling(size: tuple[int, int]) -> None:
+    async with deck("failed", size=size) as d:
+        for words in (
+            "rank 5, dgx6",
+            "Free memory on dgx6",
+            "ValueError",
+            "what now",
+            "victims",
+            "[e] edit the recipe",
+        ):
+            assert words in d.text()
+        d.hub.set_boot(v.stopped(d.hub.now()))
+        await d.settle()
+        assert "6 stopped, 1 still running (dgx6), 1 unknown (dgx8" in d.text()
+        assert "○ stopped" not in d.text()
+        d.hub.set_boot(v.starting(d.hub.now()))
+        await d.settle()
+        assert "dgx6 copying" in d.text()
+        d.hub.set_boot(None)
+        await d.settle()
+        assert "Nothing runs on this cluster." in d.text()
+        d.hub.set_boot(v.booting(d.hub.now()))
+        await d.settle()
+        assert "slowest, median 64%" in d.text()
+
+
+async def test_the_focus_follows_when_the_board_gives_way() -> None:
+    async with deck() as d:
+        d.main.choose_pane("boot")
+        d.hub.set_boot(v.failed(d.hub.now()))
+        await d.settle()
+        assert d.app.focused is not None
+        assert d.app.focused.id == "boot-paper"
