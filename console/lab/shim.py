@@ -122,6 +122,8 @@ os.uname = lambda: u
 socket.gethostname = lambda: node
 os.getuid = os.geteuid = lambda: 1000
 pwd.getpwuid = lambda uid: pwd.struct_passwd(("operator", "x", uid, uid, "", os.path.expanduser("~"), "/bin/sh"))
+free = 1_900_000_000_000 // 4096 - int(node.strip("dgx") or 0) * 2_000_003
+os.statvfs = lambda path: os.statvfs_result((4096, 4096, 960_000_000, free, free, 10**8, 10**8, 10**8, 0, 255))
 isdir = os.path.isdir
 os.path.isdir = lambda path: path == "/dev/infiniband" or isdir(path)
 """
