@@ -37,13 +37,15 @@ class ModelFact:
 
 @dataclass(frozen=True, slots=True)
 class ImageFact:
-    """An image as the engine inspects it. layers: digests of the unpacked layers, equal wherever the content is."""
+    """An image as the engine inspects it. layers: digests of the unpacked layers, equal wherever the content is.
+    settings: a digest of entrypoint, command, environment, folder and user."""
 
     id: str
     layers: tuple[str, ...] = ()
     size_bytes: int | Absent = NOT_SAMPLED
     user: str = ""
     architecture: str = ""
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,12 @@ def _image(value: object) -> lf.ImageFact:
     r = row(value)
     size = or_absent(r, "size", count, "the engine does not say")
     return lf.ImageFact(
-        text(r.get("id")), texts(r.get("layers")), size, _words(r.get("user")), _words(r.get("architecture"))
+        text(r.get("id")),
+        texts(r.get("layers")),
+        size,
+        _words(r.get("user")),
+        _words(r.get("architecture")),
+        _words(r.get("settings")),
     )
 
 

@@ -64,6 +64,7 @@ def node_home(folder: Path, models: Iterable[str]) -> None:
         snapshot.mkdir(parents=True, exist_ok=True)
         (base / "refs").mkdir(exist_ok=True)
         (base / "refs/main").write_text(revision)
+        (snapshot / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
         (snapshot / "config.json").write_text(
             json.dumps({"architectures": ["DeepseekV41ForCausalLM"], "model_type": "deepseek_v41"})
         )

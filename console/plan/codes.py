@@ -8,6 +8,7 @@ from typing import Final
 from console.base.findings import Finding, Severity
 from console.base.secrets import mask_text
 from console.base.text import clean_line
+from console.plan.codes_launch import LAUNCH
 from console.plan.codes_lint import LINT
 from console.plan.codes_plan import MEMORY, PLAN, PREFLIGHT
 
@@ -28,7 +29,7 @@ class Code:
 
 
 def _rows() -> tuple[Code, ...]:
-    rooms = (("lint", LINT), ("plan", PLAN), ("memory", MEMORY), ("preflight", PREFLIGHT))
+    rooms = (("lint", LINT), ("plan", PLAN), ("memory", MEMORY), ("preflight", (*PREFLIGHT, *LAUNCH)))
     return tuple(
         Code(code, severity, room, why, remedy) for room, rows in rooms for code, severity, why, remedy in rows
     )

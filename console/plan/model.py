@@ -50,9 +50,31 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One thing on all nodes. values: node -> what it has, None where that is not known; majority: what most have."""
+
+    what: str
+    majority: str
+    values: Mapping[str, str | None]
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        return tuple(n for n, v in self.values.items() if v is not None and v != self.majority)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "majority": self.majority,
+            "values": dict(self.values),
+            "differs": list(self.differs),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A rendered launch. `unexplained` must be empty: whatever differs between ranks beyond the known per-rank
-    parts. findings may hold blocks: then `ok` is False and nothing may run without an override."""
+    parts. findings may hold blocks: then `ok` is False and nothing may run without an override. matrix: what
+    should be equal on all nodes, where they were asked."""
 
     recipe_slug: str
     recipe_title: str
@@ -71,6 +93,7 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
+    matrix: tuple[MatrixRow, ...] = ()
 
     @property
     def blocks(self) -> tuple[Finding, ...]:

@@ -12,7 +12,11 @@ from console.cluster.model import Cluster
 from console.plan.codes import finding, unique
 from console.plan.effective import effective
 from console.plan.model import Plan
+from console.plan.preflight_engines import engine_findings
 from console.plan.preflight_fabric import fabric_findings
+from console.plan.preflight_host import host_findings
+from console.plan.preflight_mounts import mount_findings
+from console.plan.preflight_routes import route_findings
 from console.plan.sizes import GIB, gib
 from console.recipe.model import Recipe
 
@@ -49,7 +53,17 @@ def preflight(
     found += _same(present, cluster, plan)
     found += _differing(present)
     found += fabric_findings(cluster, plan, present)
+    found += _launch(recipe, cluster, plan, present)
     return unique(found)
+
+
+def _launch(recipe: Recipe, cluster: Cluster, plan: Plan, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    """What was asked for this launch; a node that was asked for its hardware alone says nothing here."""
+    asked = {name: fact.launch for name, fact in present.items() if not isinstance(fact.launch, Absent)}
+    yield from mount_findings(recipe, cluster, asked)
+    yield from host_findings(cluster, plan, present, asked)
+    yield from engine_findings(asked)
+    yield from route_findings(cluster, plan, present, asked)
 
 
 def verdict(findings: Iterable[Finding], override: Collection[str] = ()) -> Verdict:
@@ -120,9 +134,32 @@ def _image(image: str, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
             yield finding("image-missing", f"{name} has no image {image}", node=name, observed="none", expected=image)
         else:
             ids[name] = found
+    same = _same_layers(image, present, ids)
+    if same is not None:
+        yield same
+        return
     drivers = {str(fact.storage_driver) for fact in present.values() if known(fact.storage_driver)}
     note = f"; storage drivers differ too ({', '.join(sorted(drivers))})" if len(drivers) > 1 else ""
     yield from _odd("image-differs", f"Ids of {image}", ids, note, short=19)
+
+
+def _same_layers(image: str, present: Mapping[str, NodeFacts], ids: Mapping[str, str]) -> Finding | None:
+    """Different Ids of one content: where every node says its layers, and they are equal."""
+    if len(set(ids.values())) < 2:
+        return None
+    contents: set[tuple[str, ...]] = set()
+    for name in ids:
+        launch = present[name].launch
+        if isinstance(launch, Absent) or isinstance(launch.images, Absent):
+            return None
+        found = next((launch.images[r] for r in _references(image) if r in launch.images), None)
+        if found is None or not found.layers:
+            return None
+        contents.add((found.settings, *found.layers))
+    if len(contents) != 1:
+        return None
+    short = ", ".join(sorted({value[:19] for value in ids.values()}))
+    return finding("image-other-id", f"{image} has the same layers under {len(set(ids.values()))} Ids: {short}")
 
 
 def _references(image: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import re
@@ -197,6 +198,13 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+def settings(config: dict[str, Any]) -> str:
+    """A digest of what a container of the image starts with."""
+    keys = ("Entrypoint", "Cmd", "Env", "WorkingDir", "User")
+    text = json.dumps([config.get(key) or None for key in keys])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def gather_image_details(facts: Facts) -> None:
     """Reference -> what makes two images the same or not."""
     path = shutil.which(facts.cli)
@@ -218,6 +226,7 @@ def gather_image_details(facts: Facts) -> None:
                 "size": item.get("Size"),
                 "user": config.get("User") or "",
                 "architecture": item.get("Architecture") or "",
+                "settings": settings(config),
             }
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             raise Missing(f"{facts.cli} image inspect did not answer in JSON") from None

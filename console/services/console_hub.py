@@ -16,8 +16,10 @@ from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Cluster
+from console.plan.launch_ask import asks
 from console.plan.model import Plan
 from console.plan.preflight import preflight
+from console.plan.preflight_matrix import matrix
 from console.plan.render import make_plan
 from console.recipe.model import Recipe
 from console.services.census import Census, Found, take_census
@@ -32,6 +34,7 @@ from console.services.watching import Watching
 
 FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
+LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
 
 class ConsoleHub(Watching):
@@ -41,28 +44,29 @@ class ConsoleHub(Watching):
         super().__init__(**parts)
         self._facts: dict[str, NodeFacts | Absent] = {}
         self._facts_at = -1e9
-        self._facts_images: frozenset[str] = frozenset()
+        self._facts_for: tuple[str, str, str] = ("", "", "")
         self._facts_lock = asyncio.Lock()
 
     # -- facts and plans ----------------------------------------------------------------------------------------
 
-    async def _ask_facts(self, images: frozenset[str], *, fresh_s: float) -> Mapping[str, NodeFacts | Absent]:
+    async def _ask_facts(self, recipe: Recipe, *, fresh_s: float) -> Mapping[str, NodeFacts | Absent]:
+        wanted = (recipe.docker_image, recipe.file, recipe.digest)
         async with self._facts_lock:
             young = self._clock.monotonic() - self._facts_at < fresh_s
-            if not (
-                young and images <= self._facts_images and not any(isinstance(f, Absent) for f in self._facts.values())
-            ):
+            whole = not any(isinstance(f, Absent) for f in self._facts.values())
+            if not (young and whole and wanted == self._facts_for):
                 self._facts = dict(
                     await gather_facts(
                         self._fleet,
                         self._cluster,
-                        sorted(images),
+                        [recipe.docker_image],
                         timeout=FACTS_TIMEOUT_S,
                         wall=self._clock.wall,
+                        asks=asks(recipe, self._cluster),
                     )
                 )
                 self._facts_at = self._clock.monotonic()
-                self._facts_images = images
+                self._facts_for = wanted
             return self._facts
 
     def _make(
@@ -85,7 +89,7 @@ class ConsoleHub(Watching):
     ) -> Plan:
         found = self._shelf.get(recipe)
         not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
-        facts = await self._ask_facts(frozenset({found.docker_image}), fresh_s=FACTS_KEEP_S) if ask_nodes else not_asked
+        facts = await self._ask_facts(found, fresh_s=FACTS_KEEP_S) if ask_nodes else not_asked
         made = self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
@@ -123,7 +127,7 @@ class ConsoleHub(Watching):
     ) -> BootState:
         recipe = self._shelf.get(name)
         facts, census = await asyncio.gather(
-            self._ask_facts(frozenset({recipe.docker_image}), fresh_s=FACTS_KEEP_S),
+            self._ask_facts(recipe, fresh_s=LAUNCH_FACTS_KEEP_S),
             take_census(self._fleet, self._cluster),
         )
         seen = [f.boot for rows in census.values() if isinstance(rows, tuple) for f in rows if f.boot is not None]
@@ -350,4 +354,4 @@ class ConsoleHub(Watching):
 
 def with_preflight(plan: Plan, recipe: Recipe, cluster: Cluster, facts: Mapping[str, NodeFacts | Absent]) -> Plan:
     """The plan with what the facts of the nodes say against it."""
-    return replace(plan, findings=preflight(recipe, cluster, plan, facts))
+    return replace(plan, findings=preflight(recipe, cluster, plan, facts), matrix=matrix(cluster, plan, facts))

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from console.base.absent import Absent
 from console.base.text import clean_bytes
 from console.cluster.facts import NodeFacts
 from console.cluster.facts_parse import parse_facts
 from console.cluster.model import Cluster, Node
+from console.probe import launch_facts_program
 from console.transport.base import Fleet, Link, TransportError
 
 # What one question on a node may take; the program itself ends after twice that and a second.
@@ -27,6 +28,12 @@ def facts_program() -> bytes:
     return resources.files("console.probe").joinpath("facts.py").read_bytes()
 
 
+@cache
+def launch_program() -> bytes:
+    """The same with what a launch asks beside."""
+    return launch_facts_program()
+
+
 async def gather_facts(
     fleet: Fleet,
     cluster: Cluster,
@@ -36,14 +43,21 @@ async def gather_facts(
     paths: Sequence[str] = (),
     nodes: Sequence[str] | None = None,
     wall: Callable[[], float] = time.time,
+    asks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Mapping[str, NodeFacts | Absent]:
     """Facts by node name, within `timeout` seconds; a node that cannot be asked is Absent with the reason.
 
     images: references whose Ids are asked for. paths: where free space is asked for (`~` expands on the node), beside
-    the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds."""
+    the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds.
+    asks: what a launch asks beside, by node (`console.plan.launch_ask.asks`)."""
     wanted = [n for n in cluster.nodes if nodes is None or n.name in nodes]
     found = await asyncio.gather(
-        *(node_facts(fleet.link(n.name), n, images, timeout=timeout, paths=paths, wall=wall) for n in wanted)
+        *(
+            node_facts(
+                fleet.link(n.name), n, images, timeout=timeout, paths=paths, wall=wall, ask=(asks or {}).get(n.name)
+            )
+            for n in wanted
+        )
     )
     return {n.name: facts for n, facts in zip(wanted, found, strict=True)}
 
@@ -56,10 +70,11 @@ async def node_facts(
     timeout: float,
     paths: Sequence[str] = (),
     wall: Callable[[], float] = time.time,
+    ask: Mapping[str, Any] | None = None,
 ) -> NodeFacts | Absent:
     """Facts of one node. Never raises for what the node or the way to it does."""
     try:
-        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall)
+        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall, ask=ask)
     except TransportError as error:
         return Absent(f"{error.trouble}: {error.what}")
 
@@ -72,23 +87,29 @@ async def ask_facts(
     timeout: float,
     paths: Sequence[str] = (),
     wall: Callable[[], float] = time.time,
+    ask: Mapping[str, Any] | None = None,
 ) -> NodeFacts | Absent:
     """Facts of one node; Absent when it answered without a report. Raises TransportError, whose remedy
     `node_facts` has no place for."""
     asked = dict.fromkeys([*(p for p in (node.hf_cache,) if p), *paths])
-    request = {
+    request: dict[str, Any] = {
         "cli": node.container_cli,
         "images": list(images),
         "paths": list(asked),
         "limit_s": max(0.5, min(QUESTION_LIMIT_S, (timeout - 2.0) / 2)),
     }
+    if ask is not None:
+        request.update(ask)
     loop = asyncio.get_running_loop()
     began = loop.time()
     await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset
     left = max(0.1, timeout - (loop.time() - began))
     sent = wall()
     done = await link.run(
-        ["python3", "-I", "-", json.dumps(request)], timeout=left, stdin=facts_program(), limit=8 << 20
+        ["python3", "-I", "-", json.dumps(request)],
+        timeout=left,
+        stdin=facts_program() if ask is None else launch_program(),
+        limit=8 << 20,
     )
     received = wall()
     facts = parse_facts(done.stdout, node.name, received, sent, received)

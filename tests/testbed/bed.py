@@ -23,6 +23,7 @@ from tests.testbed.net import INTERFACE, BedError, Link, free_network, run
 
 T = TypeVar("T")
 REGISTRY = Path("/run/nightdeck-beds")
+MODEL = "deepseek-ai/DeepSeek-V4.1-Flash"  # in every host's hub cache, a few bytes large
 
 
 class BedUnavailable(BedError):
@@ -105,6 +106,7 @@ class Bed:
         if archive:
             self.each(lambda host: host.load_image(archive.path))
             self.image_id = archive.image_id
+        self.each(lambda host: host.put_model(MODEL))
 
     def _write_ssh_config(self) -> None:
         known, config = "", ""
@@ -190,6 +192,7 @@ api_host = "{api_host}"
         host.wait_ssh()
         if host.options.docker:
             host.wait_docker()
+        host.put_model(MODEL)
 
     def calm(self) -> None:
         """Back to the state of a fresh bed, between two tests: faults ended, containers gone, all hosts on."""
