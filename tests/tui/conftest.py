@@ -60,9 +60,10 @@ async def deck(
     keymap: dict[str, str] | None = None,
     ascii: bool = False,  # noqa: A002
     theme: str = "nightdeck",
+    toasts: bool = False,
 ) -> AsyncIterator[Deck]:
     hub = hub or FakeHub(scenario, read_only=read_only)
     app = NightdeckApp(hub, keymap=keymap, ascii=ascii, theme=theme)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=toasts) as pilot:
         await pilot.pause()
         yield Deck(app, hub, pilot)

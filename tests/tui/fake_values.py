@@ -329,7 +329,7 @@ def ledger() -> tuple[BootSummary, ...]:
 
 
 TEXTS = (
-    "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [gpu_model_runner.py:2604] Starting to load model DeepSeek-V4.1-Flash...",
+    "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [gpu_model_runner.py:2604] Starting to load model DSV4.1-Flash...",
     "Loading safetensors checkpoint shards:  {p}% Completed | {s}/48 [05:10<03:02, 10.1s/it]",
     "(Worker_TP{r} pid=383) INFO 09-26 02:5{m}:16 [default_loader.py:268] Loading weights took 371.22 seconds",
     "(Worker_TP{r} pid=383) WARNING 09-26 02:5{m}:20 [symm_mem.py:58] SymmMem: Device capability 12.1 not supported",

@@ -226,7 +226,7 @@ async def test_copy_says_where_and_save_asks_the_hub(tmp_path: Path, monkeypatch
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     async with deck() as d:
         await d.press("3", "y")
-        files = list(tmp_path.glob("nightdeck-copy-*"))
+        files = list(tmp_path.glob("nightdeck-copy-*"))  # noqa: ASYNC240
         assert len(files) == 1
         text = files[0].read_text()
         assert " r2 " in text

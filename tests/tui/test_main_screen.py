@@ -58,14 +58,15 @@ async def test_every_scene_draws_in_every_pane(scenario: str, size: tuple[int, i
 
 
 async def test_hostile_names_are_shown_as_they_are() -> None:
-    async with deck("hostile") as d:
+    async with deck("hostile", toasts=True) as d:
         assert "red[bold red]markup[/] [link=x]" in d.text()
         await d.press("l")
         assert "red[bold red]markup[/]" in d.text()
         await d.press("escape")
         d.hub.say("[bold]not markup[/bold] \x1b[31m")
         await d.settle()
-        await d.pilot.pause()
+        for _ in range(5):
+            await d.pilot.pause()
         assert "[bold]not markup[/bold]" in d.text()
 
 
