@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.enginelog.causes_model import Cause as Cause
 from console.enginelog.stages_model import Cell, Stage
 
 
@@ -159,24 +160,6 @@ class DeadlineMoved:
 
     at: float
     deadline_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a boot failed. cls: a name of the vocabulary of classes. file/line point at the evidence where there is a
-    log line (line: 1-based), else None. victims: ranks that fell because of it."""
-
-    cls: str
-    sentence: str
-    action: str
-    rank: int | None = None
-    node: str | None = None
-    stage: str | None = None
-    file: str | None = None
-    line: int | None = None
-    evidence: tuple[str, ...] = ()
-    victims: tuple[int, ...] = ()
-    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

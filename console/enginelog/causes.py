@@ -1,0 +1,206 @@
+"""Which rank failed first, and why: over all logs, states and answers, the first real cause in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from console.enginelog import causes_log, causes_serving, causes_states, causes_world
+from console.enginelog.causes_finding import Finding, Tier, state_finding
+from console.enginelog.causes_model import Cause, Diagnosis, Verdict
+from console.enginelog.causes_time import Clock
+from console.enginelog.causes_victims import by_complaint, dead_or_complaining
+from console.enginelog.evidence import ContainerState, Evidence, RankEvidence
+
+_MAX_OTHERS: Final = 8
+# Findings of one rank within this time, or this many lines, are one failure: the most telling of them names it.
+_EPISODE_S: Final = 20.0
+_EPISODE_LINES: Final = 400
+# A symptom this much older than what would explain it has another reason.
+_EXPLAINS_WITHIN_S: Final = 180.0
+_HANGS: Final = frozenset({"collective_hang", "serving_hang"})
+
+
+def find_cause(evidence: Evidence) -> Diagnosis:
+    """The diagnosis by now. Pure and cheap enough to be asked again whenever something new came to light."""
+    clock = Clock(evidence)
+    ready = _ready_at(evidence, clock)
+    stopped = _stopped_at(evidence, clock)
+    found: list[Finding] = []
+    for where in evidence.ranks:
+        found += causes_log.findings(where, clock, ready, stopped)
+        found += causes_states.findings(where, evidence.stop_at if evidence.stop_at is not None else stopped)
+    first = _choose(evidence, found)
+    if first is None:
+        first = causes_serving.unserved(evidence, found)
+    if first is None:
+        return Diagnosis(_calm(evidence, stopped is not None), None, _others(found, None, ()))
+    victims = dead_or_complaining(evidence, found, first)
+    first = _at_serving(evidence, first)
+    return Diagnosis(_verdict(first, found), first.cause(victims), _others(found, first, victims))
+
+
+def _ready_at(evidence: Evidence, clock: Clock) -> float | None:
+    moments = [clock.of(r, r.trail.ready) for r in evidence.ranks if r.trail is not None]
+    return min((m for m in moments if m is not None), default=None)
+
+
+def _stopped_at(evidence: Evidence, clock: Clock) -> float | None:
+    """When the boot was stopped on purpose: by the console, or by what the head's own log says. A worker that was asked
+    to stop is no stop of the boot."""
+    if evidence.stop_at is not None:
+        return evidence.stop_at
+    for where in evidence.ranks:
+        if where.rank in (0, None) and where.trail is not None and where.trail.stop is not None:
+            return clock.of(where, where.trail.stop)
+    return None
+
+
+def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
+    proofs = [f for f in found if f.tier is Tier.PROOF]
+    timed = [f for f in found if f.tier is Tier.STATE and f.moment is not None]
+    first = _earliest(proofs)
+    if first is not None and not first.known:
+        # Words that nobody knows: a difference between the ranks explains them better.
+        differing = causes_world.differences(evidence)
+        if differing:
+            return max(differing, key=lambda f: f.weight)
+    state = _earliest(timed)
+    if first is None or (state is not None and state.order < first.order and state.rank != first.rank):
+        first = state if state is not None else first
+    if first is not None:
+        return first
+    failing = _failing(evidence, found)
+    guess = _of_the_world(evidence, found) if failing else None
+    if guess is not None:
+        return guess
+    silent = [f for f in found if f.tier is Tier.STATE]
+    if silent and (failing or not _serves(evidence)):
+        return max(silent, key=lambda f: f.weight)
+    if not failing:
+        return None
+    complaint = by_complaint(evidence, [f for f in found if f.tier in (Tier.VICTIM, Tier.SYMPTOM)])
+    if complaint is not None:
+        return complaint
+    for tier in (Tier.SYMPTOM, Tier.LOOSE, Tier.VICTIM, Tier.WRAPPER):
+        best = _earliest([f for f in found if f.tier is tier and (tier is not Tier.LOOSE or f.weight >= 50)])
+        if best is not None:
+            return best
+    return None
+
+
+def _earliest(found: Sequence[Finding]) -> Finding | None:
+    """The most telling finding of the first failure in time."""
+    if not found:
+        return None
+    first = min(found, key=lambda f: (f.order[0], -f.weight, f.rank if f.rank is not None else -1, f.order[1]))
+    if first.index is not None:
+        first = min(
+            (f for f in found if f.rank == first.rank and f.index is not None and f.file == first.file),
+            key=lambda f: (f.index or 0, -f.weight),
+        )
+    same = [f for f in found if f.rank == first.rank and _one_failure(first, f)]
+    return max(same, key=lambda f: (f.weight, -(f.index or 0)), default=first)
+
+
+def _one_failure(first: Finding, other: Finding) -> bool:
+    if first.moment is not None and other.moment is not None:
+        return abs(other.moment - first.moment) <= _EPISODE_S
+    if first.index is not None and other.index is not None:
+        return abs(other.index - first.index) <= _EPISODE_LINES
+    return True
+
+
+def _failing(evidence: Evidence, found: Sequence[Finding]) -> bool:
+    """Something ended or gave up: without that, complaints and symptoms are only words."""
+    if any(f.tier in (Tier.WRAPPER, Tier.SYMPTOM, Tier.VICTIM) for f in found):
+        return True
+    if evidence.stall_signs or evidence.deadline_passed:
+        return True
+    return any(isinstance(r.container, ContainerState) and r.container.ended for r in evidence.ranks) or any(
+        causes_states.has_container(r) is False for r in evidence.ranks
+    )
+
+
+def _of_the_world(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
+    """Who differs, who is missing, who joined another world."""
+    stale = causes_world.stale_joins(evidence)
+    if stale:
+        return stale[0]
+    differing = causes_world.differences(evidence)
+    if differing:
+        return max(differing, key=lambda f: f.weight)
+    waited = _earliest([f for f in found if f.cls == "rendezvous_timeout" and f.tier is Tier.SYMPTOM])
+    absent = causes_world.missing(evidence)
+    if not absent or (
+        waited is None and any(causes_world.came(r) and r.rank == 0 and _joined(r) for r in evidence.ranks)
+    ):
+        return _who_never_came(found, waited)
+    gone = [r for r in absent if not causes_world.began(r)] or absent
+    who = gone[0]
+    names = ", ".join(f"rank {r.rank}{f' ({r.node})' if r.node else ''}" for r in gone[:8])
+    if who.reachable is False:
+        return None
+    words = f"{names} never came to the rendezvous" + (
+        ": no container is there." if causes_states.has_container(who) is False else "."
+    )
+    missing = state_finding(who, "rank_missing", words[0].upper() + words[1:], weight=62, stage="rendezvous")
+    if waited is not None:
+        missing = replace(missing, evidence=waited.evidence, file=waited.file, index=waited.index, at=waited.at)
+    return missing
+
+
+def _joined(where: RankEvidence) -> bool:
+    from console.enginelog.stages_model import Stage
+
+    return any(c.line is not None and c.stage >= Stage.MODEL for c in where.cells)
+
+
+def _who_never_came(found: Sequence[Finding], waited: Finding | None) -> Finding | None:
+    """A rank that could not reach the head's store explains a head that waited for it in vain."""
+    if waited is None or waited.rank != 0:
+        return None
+    tried = [f for f in found if f.cls == "rendezvous_timeout" and f.rank not in (0, None) and f.tier is Tier.SYMPTOM]
+    ranks = {f.rank for f in tried}
+    return tried[0] if len(ranks) == 1 else None
+
+
+def _serves(evidence: Evidence) -> bool:
+    return evidence.request is not None and evidence.request.ok is True
+
+
+def _at_serving(evidence: Evidence, first: Finding) -> Finding:
+    ready = any(r.trail is not None and r.trail.ready is not None for r in evidence.ranks)
+    if first.tier is Tier.WRAPPER and ready and first.cls == "cause_not_in_log":
+        return replace(
+            first, cls="engine_dead_serving", sentence="The engine died while it served; no log at hand says why."
+        )
+    return first
+
+
+def _verdict(first: Finding, found: Sequence[Finding]) -> Verdict:
+    if first.cls == "garbage_output":
+        return Verdict.SERVING_BAD
+    if first.cls in _HANGS and not any(f.tier in (Tier.PROOF, Tier.WRAPPER) for f in found):
+        return Verdict.HUNG
+    return Verdict.FAILED
+
+
+def _calm(evidence: Evidence, stopped: bool) -> Verdict:
+    """No sign of failure: did it come to its end?"""
+    if _serves(evidence) or causes_serving.came_up(evidence):
+        return Verdict.HEALTHY
+    return Verdict.INCOMPLETE
+
+
+def _others(found: Sequence[Finding], first: Finding | None, victims: tuple[int, ...]) -> tuple[Cause, ...]:
+    out: list[Cause] = []
+    seen = {(first.cls, first.rank)} if first is not None else set()
+    floor = Tier.VICTIM if first is not None else Tier.LOOSE
+    for finding in sorted(found, key=lambda f: (-f.tier, f.order)):
+        if finding.tier < floor or (finding.cls, finding.rank) in seen:
+            continue
+        seen.add((finding.cls, finding.rank))
+        out.append(finding.cause())
+    return tuple(out[:_MAX_OTHERS])

@@ -1,0 +1,207 @@
+"""What one rank's own log says of why it failed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from console.enginelog.causes_finding import Finding, Tier, stage_of
+from console.enginelog.causes_time import Clock
+from console.enginelog.evidence import Hit, Mark, RankEvidence, Trace
+from console.enginelog.signatures import advice
+from console.enginelog.signatures_model import Kind, Signature, filled
+from console.enginelog.signatures_neutral import DIED, SGLANG_END
+
+# A bare line of such a signature is the whole of what a process says before it ends.
+_ENDS_BY_ITSELF: Final = 85
+_UNKNOWN_WEIGHT: Final = 30
+_SIGNALS: Final = {
+    6: ("kernel_runtime_failure", "aborted itself (SIGABRT)"),
+    7: ("stale_mount", "hit a bus error (SIGBUS): a mapped file or /dev/shm went away"),
+    11: ("kernel_runtime_failure", "crashed (SIGSEGV)"),
+    15: ("killed_from_outside", "was asked to end (SIGTERM)"),
+    9: ("killed_from_outside", "was killed (SIGKILL)"),
+    2: ("killed_from_outside", "was interrupted (SIGINT)"),
+    1: ("killed_from_outside", "lost its terminal (SIGHUP)"),
+}
+# By where it was raised: the first pattern that a traceback's places or words show.
+_BY_PLACE: Final = (
+    ("tokenizer_load_error", re.compile(r"tokeniz", re.IGNORECASE)),
+    ("compiler_failed", re.compile(r"torch/_(?:inductor|dynamo|functorch)|triton/(?:compiler|runtime|backends)")),
+    ("jit_build_failed", re.compile(r"flashinfer/jit|cpp_extension|deep_gemm/jit|tvm_ffi/cpp|tilelang/jit")),
+    ("cudagraph_capture_failed", re.compile(r"cuda_?graph|capture_model|graph_capture")),
+    ("checkpoint_mismatch", re.compile(r"load_weights|weight_loader|default_loader|weight_utils")),
+    ("config_rejected", re.compile(r"arg_utils|server_args|vllm/config|vllm/engine/arg|argparse")),
+    ("model_code_error", re.compile(r"model_executor/models|sglang/srt/models|transformers_modules|modeling_")),
+)  # fmt: skip
+# Requests of users fail in the API server without any harm to the engine.
+_SERVES_USERS: Final = frozenset({"APIServer"})
+
+
+def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: float | None) -> list[Finding]:
+    """Findings of one rank's log in the order of its lines. ready: when the head was ready; what came before it did no
+    harm. stopped: when the boot was stopped on purpose; what comes after it is no failure."""
+    trail = where.trail
+    if trail is None:
+        return []
+    relayed = {h.index for h in trail.hits if h.signature.kind is Kind.WRAPPER and "why" in h.values}
+    out: list[Finding] = []
+    for hit in trail.hits:
+        if _excused(where, clock, hit, ready, stopped):
+            continue
+        found = _of_death(where, clock, hit) if hit.signature in (DIED, SGLANG_END) else None
+        if found is None:
+            found = _of_hit(where, clock, hit, hit.index in relayed)
+        out.append(found)
+    for trace in trail.traces:
+        if not trace.known and not _excused(where, clock, trace, ready, stopped):
+            out.append(_of_trace(where, clock, trace))
+    if trail.lag_grew is not None:
+        out.append(_of_lag(where, clock))
+    return sorted(out, key=lambda f: (f.index if f.index is not None else -1, -f.weight))
+
+
+def _excused(where: RankEvidence, clock: Clock, what: Hit | Trace, ready: float | None, stopped: float | None) -> bool:
+    trail = where.trail
+    if trail is None:
+        return True
+    if trail.ready is not None and what.index < trail.ready.index:
+        return not _later_in_time(trail.ready, what)
+    if trail.stop is not None and what.index > trail.stop.index:
+        return not _earlier_in_time(trail.stop, what)
+    moment = clock.of(where, what)
+    if ready is not None and moment is not None and moment < ready - 1.0:
+        return True
+    if stopped is not None and moment is not None and moment > stopped - 1.0:
+        return True
+    served = trail.ready is not None or (ready is not None and moment is not None)
+    return served and what.process in _SERVES_USERS and not _fatal_words(what)
+
+
+def _later_in_time(mark: Mark, what: Hit | Trace) -> bool:
+    """Standard error and standard output pass each other in docker's logs: the stamps decide where they speak."""
+    return mark.docker_at is not None and what.docker_at is not None and what.docker_at > mark.docker_at + 1.0
+
+
+def _earlier_in_time(mark: Mark, what: Hit | Trace) -> bool:
+    return mark.docker_at is not None and what.docker_at is not None and what.docker_at < mark.docker_at - 1.0
+
+
+def _fatal_words(what: Hit | Trace) -> bool:
+    return isinstance(what, Hit) and what.signature.kind is Kind.WRAPPER
+
+
+def _of_hit(where: RankEvidence, clock: Clock, hit: Hit, relayed: bool) -> Finding:
+    signature = hit.signature
+    tier = _tier(hit)
+    weight = signature.weight - (30 if relayed and tier is Tier.PROOF else 0)
+    if relayed and tier is Tier.PROOF:
+        tier = Tier.SYMPTOM
+    return _finding(
+        where, clock, hit, signature, filled(signature.sentence, hit.values), tier, weight, (hit.text, *hit.more)
+    )
+
+
+def _tier(hit: Hit) -> Tier:
+    kind = hit.signature.kind
+    if kind is Kind.WRAPPER:
+        return Tier.WRAPPER
+    if kind is Kind.VICTIM:
+        return Tier.VICTIM
+    if kind is Kind.HINT:
+        return Tier.LOOSE
+    if not hit.traced and (hit.level == "WARNING" and hit.kind == "engine"):
+        return Tier.LOOSE
+    if not hit.traced and hit.level not in ("ERROR", "CRITICAL") and hit.signature.weight < _ENDS_BY_ITSELF:
+        # The C libraries warn of what they then survive, and a bare line may be anyone's.
+        return Tier.SYMPTOM if kind is Kind.SYMPTOM else Tier.LOOSE
+    return Tier.SYMPTOM if kind is Kind.SYMPTOM else Tier.PROOF
+
+
+def _of_death(where: RankEvidence, clock: Clock, hit: Hit) -> Finding | None:
+    """ "died unexpectedly (exit code: -9)" as what the code says; None where it says nothing."""
+    code = hit.values.get("code", "")
+    what = hit.values.get("what", "a process of the engine")
+    if code == "None":
+        cls, words = "killed_from_outside", "vanished without an exit code, as after SIGKILL"
+    elif code.startswith("-") and code[1:].isdigit() and int(code[1:]) in _SIGNALS:
+        cls, words = _SIGNALS[int(code[1:])]
+        if hit.signature is SGLANG_END and code == "-15":
+            return None
+    else:
+        return None
+    return _finding(
+        where, clock, hit, hit.signature, f"{what} {words}.", Tier.STATE, hit.signature.weight, (hit.text,), cls=cls
+    )
+
+
+def _of_trace(where: RankEvidence, clock: Clock, trace: Trace) -> Finding:
+    places = "\n".join(trace.frames)
+    cls = next((cls for cls, pattern in _BY_PLACE if pattern.search(places)), "unknown_exception")
+    sentence, action = advice(cls)
+    return Finding(
+        cls,
+        f"{sentence.rstrip('.')}: {trace.text[:300]}",
+        action,
+        Tier.PROOF,
+        _UNKNOWN_WEIGHT,
+        where.rank,
+        where.node,
+        stage_of(where.cells, trace.index),
+        where.file,
+        trace.index + where.line_offset,
+        clock.of(where, trace),
+        trace.docker_at,
+        (trace.text, *trace.frames[-2:]),
+        known=False,
+    )
+
+
+def _of_lag(where: RankEvidence, clock: Clock) -> Finding:
+    trail = where.trail
+    assert trail is not None and trail.lag_grew is not None
+    _, action = advice("host_wedged")
+    return Finding(
+        "host_wedged",
+        f"The node falls behind itself: docker stamps its lines up to {trail.lag_s:.0f} s after the engine wrote them.",
+        action,
+        Tier.STATE,
+        70,
+        where.rank,
+        where.node,
+        stage_of(where.cells, trail.lag_grew.index),
+        where.file,
+        trail.lag_grew.index + where.line_offset,
+        clock.of(where, trail.lag_grew),
+        trail.lag_grew.docker_at,
+        (trail.lag_text,),
+    )
+
+
+def _finding(
+    where: RankEvidence,
+    clock: Clock,
+    hit: Hit,
+    signature: Signature,
+    sentence: str,
+    tier: Tier,
+    weight: int,
+    evidence: tuple[str, ...],
+    *,
+    cls: str = "",
+) -> Finding:
+    return Finding(
+        cls or signature.cls,
+        sentence,
+        signature.action,
+        tier,
+        weight,
+        where.rank,
+        where.node,
+        stage_of(where.cells, hit.index) or signature.stage,
+        where.file,
+        hit.index + where.line_offset,
+        clock.of(where, hit),
+        hit.docker_at,
+        evidence,
+    )

@@ -1,0 +1,237 @@
+"""What a rank's container, launch and node say of why it failed, where its log says nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from console.base.absent import Absent
+from console.base.text import clean_line
+from console.enginelog.causes_finding import Finding, Tier, state_finding
+from console.enginelog.evidence import ContainerState, RankEvidence
+from console.enginelog.signatures import matches
+from console.enginelog.signatures_model import Kind, filled
+from console.enginelog.stages_model import Stage
+
+_GIB: Final = 1024**3
+# Below this a node has nothing left to answer with (public reports: available and free both go to zero).
+_SCARCE_BYTES: Final = 2 * _GIB
+_COMPILING: Final = frozenset(
+    {Stage.PROFILE.word, Stage.WARMUP.word, Stage.GRAPHS.word, Stage.KV_CACHE.word, Stage.LOADED.word}
+)
+_NO_BANNER: Final = ("banner", "silent", "accepts")
+_SHOWN: Final = 400
+
+
+def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
+    """Findings of one rank's surroundings. stopped: when the boot was stopped on purpose (epoch s)."""
+    out = [*_of_launch(where), *_of_kernel(where)]
+    if where.guard:
+        out.append(
+            state_finding(
+                where,
+                "guard_tripped",
+                tier=Tier.PROOF,
+                weight=96,
+                evidence=_shown(where.guard),
+                moment=_ended_at(where),
+            )
+        )
+    if where.rebooted:
+        out.append(state_finding(where, "host_rebooted", tier=Tier.PROOF, weight=90, moment=_ended_at(where)))
+    container = where.container
+    if isinstance(container, ContainerState):
+        out += _of_container(where, container, stopped)
+    if where.reachable is False:
+        out.append(_of_silence(where))
+    if where.low_power:
+        out.append(state_finding(where, "clock_latch", tier=Tier.LOOSE, weight=45))
+    return out
+
+
+def scarce(where: RankEvidence) -> bool:
+    """The node's available memory fell to nearly nothing during the boot."""
+    low = where.available_low_bytes
+    return where.memory_fell or (low is not None and low < _SCARCE_BYTES)
+
+
+def _shown(text: str) -> tuple[str, ...]:
+    return tuple(clean_line(line, limit=_SHOWN) for line in text.splitlines() if line.strip())[:4]
+
+
+def _ended_at(where: RankEvidence) -> float | None:
+    return where.container.finished_at if isinstance(where.container, ContainerState) else None
+
+
+def _of_words(where: RankEvidence, text: str, moment: float | None, stage: str) -> Finding | None:
+    """The most telling signature among some lines of another program's output."""
+    best: tuple[int, str, str, str, str] | None = None
+    for raw in text.splitlines()[:200]:
+        line = clean_line(raw, limit=2000)
+        for signature, values in matches(line):
+            if signature.kind is Kind.CAUSE and (best is None or signature.weight > best[0]):
+                best = (signature.weight, signature.cls, filled(signature.sentence, values), signature.action, line)
+    if best is None:
+        return None
+    weight, cls, sentence, action, line = best
+    return state_finding(
+        where,
+        cls,
+        sentence,
+        action=action,
+        tier=Tier.PROOF,
+        weight=weight,
+        moment=moment,
+        evidence=(line[:_SHOWN],),
+        stage=stage,
+    )
+
+
+def _of_launch(where: RankEvidence) -> list[Finding]:
+    launch = where.launch
+    if launch is None or launch.rc in (0, None):
+        if launch is None or launch.rc == 0 or isinstance(where.container, ContainerState):
+            return []
+        words = "The node never answered to the launch of its container."
+        return [
+            state_finding(
+                where, "rank_missing", words, moment=launch.at, evidence=_shown(launch.output), stage="container"
+            )
+        ]
+    found = _of_words(where, launch.output, launch.at, "container")
+    if found is not None:
+        return [found]
+    last = _shown(launch.output)[-1:] or (f"exit {launch.rc}, without a word",)
+    sentence = f"The container could not be started (exit {launch.rc}): {last[0]}"
+    return [
+        state_finding(
+            where,
+            "container_refused",
+            sentence,
+            tier=Tier.PROOF,
+            moment=launch.at,
+            evidence=_shown(launch.output),
+            stage="container",
+        )
+    ]
+
+
+def _of_kernel(where: RankEvidence) -> list[Finding]:
+    found = _of_words(where, "\n".join(where.kernel), _ended_at(where), "")
+    if found is None:
+        return []
+    # What the kernel wrote may be about another process: it counts where the rank is gone.
+    gone = isinstance(where.container, ContainerState) and where.container.ended
+    return [
+        found if gone else state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, evidence=found.evidence)
+    ]
+
+
+def _of_container(where: RankEvidence, box: ContainerState, stopped: float | None) -> list[Finding]:
+    at = box.finished_at
+    if stopped is not None and box.ended and (at is None or at > stopped - 1.0):
+        return []
+    if box.error and (box.status == "created" or box.exit_code in (125, 126, 127, 128)):
+        found = _of_words(where, box.error, at or box.started_at, "container")
+        if found is not None:
+            return [found]
+        words = f"The container could not be started: {clean_line(box.error, limit=200)}"
+        return [
+            state_finding(
+                where, "container_refused", words, tier=Tier.PROOF, weight=80, moment=at, evidence=_shown(box.error)
+            )
+        ]
+    if box.status == "paused":
+        words = "The container is paused: its processes stand still, and the other ranks wait for it."
+        return [
+            state_finding(where, "collective_hang", words, action="`docker unpause` it, or stop the boot", weight=80)
+        ]
+    if box.status == "restarting":
+        words = "The container restarts again and again: a rank that comes back alone never rejoins."
+        return [state_finding(where, "killed_from_outside", words, weight=30)]
+    if not box.ended:
+        return []
+    if box.oom_killed:
+        return [
+            state_finding(
+                where,
+                "host_oom",
+                "The kernel's OOM killer ended the container.",
+                tier=Tier.PROOF,
+                weight=97,
+                moment=at,
+                evidence=_state_line(box),
+            )
+        ]
+    return _of_code(where, box)
+
+
+def _state_line(box: ContainerState) -> tuple[str, ...]:
+    oom = "" if box.oom_killed is None else f", OOMKilled {str(box.oom_killed).lower()}"
+    return (f"container {box.status}, exit code {box.exit_code}{oom}",)
+
+
+def _of_code(where: RankEvidence, box: ContainerState) -> list[Finding]:
+    at, code, evidence = box.finished_at, box.exit_code, _state_line(box)
+    if code == 137:
+        return [_of_kill(where, at, evidence)]
+    if code == 143:
+        words = "The container was ended by SIGTERM."
+        return [state_finding(where, "killed_from_outside", words, weight=48, moment=at, evidence=evidence)]
+    if code == 130:
+        words = "The container was interrupted (Ctrl-C)."
+        return [state_finding(where, "killed_from_outside", words, weight=48, moment=at, evidence=evidence)]
+    if code == 135:
+        words = "The engine ended with a bus error: a mapped file or /dev/shm went away under it."
+        return [state_finding(where, "stale_mount", words, weight=52, moment=at, evidence=evidence)]
+    if code in (134, 139):
+        words = f"The engine crashed ({'SIGABRT' if code == 134 else 'SIGSEGV'}) without a word."
+        return [state_finding(where, "kernel_runtime_failure", words, weight=46, moment=at, evidence=evidence)]
+    if code in (125, 126, 127):
+        words = f"The container's command could not be run (exit {code})."
+        return [
+            state_finding(where, "python_env_broken", words, weight=46, moment=at, evidence=evidence, stage="container")
+        ]
+    if code is not None and code != 0:
+        words = f"The rank's container ended with exit code {code}, and no log at hand says why."
+        return [
+            state_finding(where, "cause_not_in_log", words, tier=Tier.WRAPPER, weight=15, moment=at, evidence=evidence)
+        ]
+    return []
+
+
+def _of_kill(where: RankEvidence, at: float | None, evidence: tuple[str, ...]) -> Finding:
+    """SIGKILL. On GB10 docker says OOMKilled=false even where the kernel killed for memory, so that says nothing."""
+    if scarce(where):
+        stage = _stage(where)
+        if stage in _COMPILING:
+            words = "The rank was killed while its kernels were built, as the node's memory ran out."
+            return state_finding(where, "host_oom_during_jit", words, weight=75, moment=at, evidence=evidence)
+        words = "The rank was killed as the node's memory ran out."
+        return state_finding(where, "host_oom", words, weight=75, moment=at, evidence=evidence)
+    words = "The rank was killed (SIGKILL, exit 137), and its log says nothing of it."
+    todo = (
+        "see dmesg for the OOM killer, a memory guard's marker, and who stopped it; OOMKilled=false is normal on GB10"
+    )
+    return state_finding(where, "killed_from_outside", words, action=todo, weight=50, moment=at, evidence=evidence)
+
+
+def _stage(where: RankEvidence) -> str:
+    opened = [c.stage for c in where.cells if c.line is not None]
+    return max(opened).word if opened else ""
+
+
+def _of_silence(where: RankEvidence) -> Finding:
+    """A node that does not answer. What happened there, and when, nobody here knows."""
+    trouble = where.trouble.lower()
+    said = _shown(where.trouble)
+    if any(word in trouble for word in _NO_BANNER) or scarce(where):
+        cls = "host_oom_during_jit" if scarce(where) and _stage(where) in _COMPILING else "host_wedged"
+        return state_finding(where, cls, weight=70, evidence=said)
+    return state_finding(where, "node_unreachable", weight=60, evidence=said)
+
+
+def has_container(where: RankEvidence) -> bool | None:
+    """None: nobody knows."""
+    if isinstance(where.container, Absent):
+        return None
+    return where.container is not None

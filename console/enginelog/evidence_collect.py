@@ -1,0 +1,252 @@
+"""Gathers what a rank's log says of a failure while its records pass by, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from console.enginelog.evidence import Hit, Mark, Trace, Trail
+from console.enginelog.records import Record, docker_lag
+from console.enginelog.signatures import matches
+from console.enginelog.signatures_model import Kind
+from console.enginelog.signatures_neutral import STOPPING
+
+_MAX_HITS: Final = 400
+_MAX_EACH: Final = 6
+_MAX_TRACES: Final = 64
+_MAX_OPEN: Final = 64
+_FRAMES: Final = 8
+_SHOWN: Final = 1000
+_TAIL: Final = 8
+# A lag that grows by a minute is a node that thrashes; one that only stands is a zone or a clock.
+_LAG_GROWS_S: Final = 60.0
+_LAG_LOOKS: Final = 5000
+_CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
+_FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})')
+_EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
+_STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
+_Key = tuple[str | None, int | None, bool]
+
+
+@dataclass(slots=True)
+class _Open:
+    start: int
+    at: float | None
+    chained: bool
+    frames: deque[str] = field(default_factory=lambda: deque(maxlen=_FRAMES))
+
+
+class CauseCollector:
+    """Fed with one rank's records in the order of its log. `trail()` may be asked at any time; records fed afterwards
+    go on from there."""
+
+    def __init__(self, rank: int | None = None) -> None:
+        self.rank = rank
+        self.died = False
+        self._hits: list[Hit] = []
+        self._counts: dict[int, int] = {}
+        self._traces: list[Trace] = []
+        self._open: dict[_Key, _Open] = {}
+        self._chain: set[_Key] = set()
+        self._follow: tuple[_Key, int, int] | None = None
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._first: Mark | None = None
+        self._last: Mark | None = None
+        self._ready: Mark | None = None
+        self._stop: Mark | None = None
+        self._still = 0
+        self._still_from: Mark | None = None
+        self._lag_best: float | None = None
+        self._lag_worst = 0.0
+        self._lag_grew: Mark | None = None
+        self._lag_text = ""
+        self._looks = 0
+        self._lines = 0
+        self._log_at: float | None = None
+
+    @property
+    def alarming(self) -> bool:
+        """Something was seen that deserves a diagnosis now: a cause, a wrapper, a victim's words or a traceback."""
+        return self.died
+
+    def feed(self, records: Iterable[Record]) -> None:
+        batch = records if isinstance(records, list) else list(records)
+        if not batch:
+            return
+        log_at = self._log_at
+        for record in batch:
+            if record.log_at is not None:
+                log_at = record.log_at
+            kind = record.kind
+            if kind == "progress":
+                continue
+            if record.level == "INFO" or record.level == "DEBUG":
+                text = record.text
+                start = text[:7]
+                if kind == "uvicorn":
+                    if self._ready is None and "Application startup complete" in text:
+                        self._ready = Mark(record.index, record.docker_at, log_at)
+                elif start == "Engine " or start == "[shutdo" or start == "Parent " or start == "Receive":
+                    self._log_at = log_at
+                    self._said(start, record)
+                elif kind == "engine" and self._ready is None and "Application startup complete" in text:
+                    self._ready = Mark(record.index, record.docker_at, log_at)
+                continue
+            self._log_at = log_at
+            self._look(record)
+        self._log_at = log_at
+        last = batch[-1]
+        if self._first is None:
+            self._first = Mark(batch[0].index, batch[0].docker_at, batch[0].log_at)
+        self._last = Mark(last.index, last.docker_at, log_at)
+        self._lines = last.index + 1
+        self._tail.extend(record.text[:_SHOWN] for record in batch[-_TAIL:])
+        self._lag(last)
+
+    def trail(self) -> Trail:
+        return Trail(
+            self._lines,
+            tuple(self._hits),
+            tuple(self._traces),
+            bool(self._open),
+            self._first,
+            self._last,
+            self._ready,
+            self._stop,
+            self._still,
+            self._still_from,
+            self._lag_grew,
+            self._lag_worst,
+            self._lag_text,
+            tuple(self._tail),
+        )
+
+    def _said(self, start: str, record: Record) -> None:
+        """An ordinary line that matters all the same."""
+        text = record.text
+        mark = Mark(record.index, record.docker_at, self._log_at)
+        if start == "Engine ":
+            if _STILL.search(text):
+                if self._still == 0:
+                    self._still_from = mark
+                self._still += 1
+            elif "generation throughput" in text:
+                self._still, self._still_from = 0, None
+        elif start == "[shutdo":
+            # A teardown after a failure says the same: only what comes before any failure is a stop.
+            if self._stop is None and not self.died:
+                self._stop = mark
+        else:
+            self._match(record, (record.process, record.pid, record.kind == "engine"), False)
+
+    def _look(self, record: Record) -> None:
+        text = record.text
+        key = (record.process, record.pid, record.kind == "engine")
+        if self._follow is not None and self._follow[0] == key:
+            self._followed(text)
+        first = text[:1]
+        if text.startswith("Traceback (most recent call last)"):
+            if len(self._open) >= _MAX_OPEN:
+                self._open.clear()
+            self._open[key] = _Open(record.index, record.docker_at, key in self._chain)
+            self._chain.discard(key)
+            return
+        trace = self._open.get(key)
+        if first in (" ", "\t", ""):
+            if trace is not None and (found := _FRAME.search(text)):
+                trace.frames.append(f"{found[1]} in {found[2]}")
+            return
+        if trace is not None and (record.level in ("ERROR", "CRITICAL", None)):
+            del self._open[key]
+            if _EXCEPTION.match(text):
+                self._traced(record, trace, key)
+                return
+        if text.startswith(_CHAINED):
+            self._chain.add(key)
+            return
+        self._match(record, key, False)
+
+    def _traced(self, record: Record, trace: _Open, key: _Key) -> None:
+        known = self._match(record, key, True, trace.frames)
+        self.died = True
+        if len(self._traces) < _MAX_TRACES:
+            self._traces.append(
+                Trace(
+                    trace.start,
+                    record.index,
+                    record.docker_at,
+                    self._log_at,
+                    record.level,
+                    record.process,
+                    tuple(trace.frames),
+                    record.text[:_SHOWN],
+                    known,
+                    trace.chained,
+                )
+            )
+
+    def _match(self, record: Record, key: _Key, traced: bool, frames: Iterable[str] = ()) -> bool:
+        """Keep what signatures say of the line; whether a cause, a wrapper or a victim's words are among it."""
+        text = record.text
+        found = matches(text)
+        if traced and any("persistent_topk" in frame for frame in frames):
+            found = matches("persistent_topk") + found
+        if not found:
+            return False
+        telling = False
+        for signature, values in found[:3]:
+            if signature is STOPPING:
+                if self._stop is None and not self.died:
+                    self._stop = Mark(record.index, record.docker_at, self._log_at)
+                continue
+            telling = telling or signature.kind is not Kind.HINT
+            count = self._counts.get(id(signature), 0)
+            self._counts[id(signature)] = count + 1
+            if count >= _MAX_EACH or len(self._hits) >= _MAX_HITS:
+                continue
+            if signature.follow:
+                self._follow = (key, len(self._hits), signature.follow)
+            self._hits.append(
+                Hit(
+                    signature,
+                    values,
+                    record.index,
+                    record.docker_at,
+                    self._log_at,
+                    record.level,
+                    record.process,
+                    record.kind,
+                    text[:_SHOWN],
+                    traced,
+                )
+            )
+            if signature.kind in (Kind.CAUSE, Kind.WRAPPER) and (traced or record.level != "WARNING"):
+                self.died = True
+        self._lag(record)
+        return telling
+
+    def _followed(self, text: str) -> None:
+        assert self._follow is not None
+        key, number, left = self._follow
+        if text.strip():
+            hit = self._hits[number]
+            self._hits[number] = replace(hit, more=(*hit.more, text.strip()[:_SHOWN]))
+        self._follow = (key, number, left - 1) if left > 1 else None
+
+    def _lag(self, record: Record) -> None:
+        if self._looks >= _LAG_LOOKS:
+            return
+        self._looks += 1
+        lag = docker_lag(record)
+        if lag is None:
+            return
+        if self._lag_best is None or lag < self._lag_best:
+            self._lag_best = lag
+        grown = lag - self._lag_best
+        self._lag_worst = max(self._lag_worst, grown)
+        if grown > _LAG_GROWS_S and self._lag_grew is None:
+            self._lag_grew = Mark(record.index, record.docker_at, record.log_at)
+            self._lag_text = record.text[:_SHOWN]

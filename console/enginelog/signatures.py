@@ -1,0 +1,103 @@
+"""Every signature of a failure, and which of them a line shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from console.enginelog.signatures_around import AROUND
+from console.enginelog.signatures_files import FILES
+from console.enginelog.signatures_kernels import KERNELS
+from console.enginelog.signatures_memory import MEMORY
+from console.enginelog.signatures_model import Kind, Signature, said
+from console.enginelog.signatures_neutral import NEUTRAL, STOPPING
+from console.enginelog.signatures_ranks import RANKS
+
+SIGNATURES: Final[tuple[Signature, ...]] = (*NEUTRAL, *MEMORY, *KERNELS, *FILES, *RANKS, *AROUND)
+_BY_CLASS: Final = {s.cls: s for s in reversed(SIGNATURES) if s.kind is not Kind.BENIGN and s.action}
+# Classes that no line of a log can show: what states, launches, nodes and requests say.
+UNSEEN: Final = {
+    "rank_missing": ("One rank never came.", "look at its container, its node, and its way to the head"),
+    "node_unreachable": (
+        "The node does not answer.",
+        "check its power, its link and its SSH; its container may run on",
+    ),
+    "host_wedged": (
+        "The node answers ping and accepts TCP, and nothing more: its unified memory is exhausted.",
+        "wait 25 to 40 minutes or power-cycle it; do not hammer it with SSH",
+    ),
+    "host_rebooted": (
+        "The node restarted during the boot.",
+        "after a reset: mounts, GID index, swap; then look at dmesg for the watchdog or AER",
+    ),
+    "clock_latch": (
+        "The GPU is held at a low clock and low power.",
+        "unplug the node's power adapter for 30 to 60 s; a reboot does not help",
+    ),
+    "garbage_output": (
+        "The engine is up and its answers are no text.",
+        "stop; compare image ids, patches and weights on all nodes",
+    ),
+    "serving_hang": (
+        "The engine is up and answers no request.",
+        "relaunch; read the logs of all ranks for the one that stopped",
+    ),
+    "unknown_exception": (
+        "The engine raised an error that is not in the list of known ones.",
+        "read the traceback at that line",
+    ),
+    "jit_compile_slow": ("Kernels are still being compiled.", "wait; keep the caches so that it happens once"),
+}
+_LONGEST: Final = 4000
+# Letters and digits make words; everything else parts them. A line is looked up by its words, not by every key.
+_PARTED: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
+
+
+def _rarest(key: str) -> str:
+    """The longest word of a key, whole ones first: its ends may be cut out of longer words."""
+    words = key.translate(_PARTED).split()
+    inner = words[1:-1] if len(words) > 2 else words
+    return max(inner if max(map(len, inner)) > 4 else words, key=len)
+
+
+def _indexed() -> dict[str, tuple[Signature, ...]]:
+    index: dict[str, list[Signature]] = {}
+    for signature in SIGNATURES:
+        for key in signature.keys:
+            entry = index.setdefault(_rarest(key), [])
+            if signature not in entry:
+                entry.append(signature)
+    return {word: tuple(entry) for word, entry in index.items()}
+
+
+_INDEX: Final = _indexed()
+_WORDS: Final = frozenset(_INDEX)
+
+
+def advice(cls: str) -> tuple[str, str]:
+    """(sentence, action) of a class, for causes that were found elsewhere than in a line."""
+    if cls in UNSEEN:
+        return UNSEEN[cls]
+    known = _BY_CLASS.get(cls)
+    return (known.sentence, known.action) if known is not None else (cls.replace("_", " "), "")
+
+
+def matches(text: str) -> list[tuple[Signature, dict[str, str]]]:
+    """Signatures that a line shows with what they caught, the most telling first; none where a benign one is among
+    them."""
+    words = text.translate(_PARTED).split()
+    if _WORDS.isdisjoint(words):
+        return []
+    text = text if len(text) <= _LONGEST else text[: _LONGEST // 2] + " " + text[-_LONGEST // 2 :]
+    found: list[tuple[Signature, dict[str, str]]] = []
+    seen: set[int] = set()
+    for word in _WORDS.intersection(words):
+        for signature in _INDEX[word]:
+            if id(signature) in seen:
+                continue
+            if any(key in text for key in signature.keys) and (hit := signature.pattern.search(text)):
+                seen.add(id(signature))
+                if signature.kind is Kind.BENIGN and signature is not STOPPING:
+                    return []
+                found.append((signature, said(hit)))
+    found.sort(key=lambda pair: (-pair[0].weight, pair[0].cls))
+    return found
