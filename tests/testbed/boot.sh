@@ -77,7 +77,7 @@ pivot_root . .old-root   # not chroot: `docker exec` joins the mount namespace a
 cd /; umount -l /.old-root; rmdir /.old-root
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 /usr/sbin/sshd -D -e -f /etc/ssh/sshd_config 9>&- &
-[ ! -x /root/.start-dockerd ] || /root/.start-dockerd >&9 2>&1 9>&- </dev/null &
+[ ! -x /usr/sbin/start-dockerd ] || /usr/sbin/start-dockerd >&9 2>&1 9>&- </dev/null &
 exec 9>&-
 # bash as pid 1 reaps what the container engine leaves behind; the host is on as long as this loop runs.
 sleep infinity &

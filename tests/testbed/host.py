@@ -103,7 +103,7 @@ class Host:
 
     def prepare(self, *, authorized: str, hosts: str) -> None:
         """Write what the host's first process reads. Keeps the host key of an earlier power-on."""
-        for part in ("rw", "root", "docker", "files/usr/bin", "files/root"):
+        for part in ("rw", "root", "docker", "files/usr/bin", "files/usr/sbin"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         if not (self.folder / "hk").exists():
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(self.folder / "hk"))
@@ -112,7 +112,7 @@ class Host:
         (self.folder / "binds").write_text("".join(f"{here}\t{there}\n" for here, there in self.options.binds))
         (self.folder / "sshd_config").write_text(SSHD_CONFIG.format(sessions=self.options.max_sessions))
         if self.options.docker:
-            self._program("root/.start-dockerd", DOCKERD.format(cgroup=self.cgroup))
+            self._program("usr/sbin/start-dockerd", DOCKERD.format(cgroup=self.cgroup))
         if self.options.gpu:
             self._program("usr/bin/nvidia-smi", (HERE / "stub" / "nvidia-smi").read_text())
             self._program("usr/bin/nvidia-container-runtime-hook", "#!/bin/sh\nexit 0\n")
@@ -335,7 +335,7 @@ class Host:
             "sh",
             "-c",
             "rm -f /run/docker.pid /run/docker/containerd/*.pid; "
-            "/root/.start-dockerd >>/root/dockerd.log 2>&1 </dev/null &",
+            "/usr/sbin/start-dockerd >>/var/log/dockerd.log 2>&1 </dev/null &",
         )
         self.wait_docker()
 
