@@ -72,9 +72,9 @@ def _next(state: BootState, event: Event) -> BootState:
         case RankProgress():
             return _progress(state, event)
         case NodeLost():
-            return _node(state, event.node, reachable=False, trouble=event.detail or event.trouble)
+            return _node(state, event.node, trouble=event.detail or event.trouble, word=event.trouble)
         case NodeBack():
-            return _node(state, event.node, reachable=True, trouble="")
+            return _node(state, event.node, trouble="", word="")
         case ApiSeen():
             return _settle(replace(state, api=event.state, api_detail=event.detail), event.at)
         case SmokeDone():
@@ -171,8 +171,10 @@ def _progress(state: BootState, event: RankProgress) -> BootState:
     )
 
 
-def _node(state: BootState, node: str, *, reachable: bool, trouble: str) -> BootState:
-    ranks = tuple(replace(r, reachable=reachable, trouble=trouble) if r.node == node else r for r in state.ranks)
+def _node(state: BootState, node: str, *, trouble: str, word: str) -> BootState:
+    ranks = tuple(
+        replace(r, reachable=not word, trouble=trouble, trouble_word=word) if r.node == node else r for r in state.ranks
+    )
     return replace(state, ranks=ranks)
 
 

@@ -41,7 +41,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """One rank. status: the container's, or None when nothing is known yet. reachable: its node answers."""
+    """One rank. status: the container's, or None when nothing is known yet. reachable: its node answers.
+    trouble: why it does not, as a sentence; trouble_word: the transport's word for it."""
 
     rank: int
     node: str
@@ -54,6 +55,7 @@ class RankState:
     error: str = ""
     reachable: bool = True
     trouble: str = ""
+    trouble_word: str = ""
     cells: tuple[Cell, ...] = ()
     stage: Stage | None = None
     stage_since: float | None = None

@@ -20,6 +20,7 @@ from console.boot.events import (
     NodeLost,
     RankProgress,
     StatsSeen,
+    StopStarted,
 )
 from console.boot.reduce import GONE, opened, reduce
 from console.boot.state import BootState, Phase
@@ -34,6 +35,7 @@ from console.enginelog.stats import EngineStats
 from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.census import Found, epoch
+from console.services.explain import Explainer
 from console.services.ledger import Keeper
 from console.services.tail import Resume, Tail
 from console.services.tasks import Owner
@@ -88,6 +90,8 @@ class Follower:
         self._last_line: dict[int, float] = {}
         self._stats: EngineStats | None = None
         self._ended: set[int] = set()
+        self._explainer = Explainer(self.board, cluster)
+        self._stop_at: float | None = None
         self._launching = not event.adopted
         if event.adopted:
             self._remember()
@@ -108,6 +112,11 @@ class Follower:
     def apply(self, event: Event) -> None:
         """Add one event up, keep it, and tell."""
         self.state = reduce(self.state, event)
+        if isinstance(event, StopStarted):
+            self._stop_at = event.at
+        self._explainer.event(event, self._stop_at)
+        if self._explainer.suspect:
+            self._wake.set()
         self._keeper.event(event)
         if not isinstance(event, RankProgress):
             self._keeper.summary(self.state)
@@ -165,6 +174,7 @@ class Follower:
         """A node's figures, kept for the boot while it lives, where the node has a rank of it."""
         if not self.state.phase.over and any(r.node == sample.node for r in self.state.ranks):
             self._keeper.sample(sample)
+            self._explainer.sample(sample)
 
     def begin(self) -> None:
         """Start what watches; all of it belongs to the owner."""
@@ -289,6 +299,7 @@ class Follower:
             self._keeper.log(rank, lines)
         records = self.board.feed(rank, b"\n".join(lines) + b"\n")
         self._last_line[rank] = self._clock.wall()
+        self._explainer.records(rank, records)
         self._mark_end(rank)
         self._recent.append((rank, node, records))
         self._lines(rank, node, records)
@@ -326,6 +337,19 @@ class Follower:
         self._dirty.clear()
         self._tell_stats()
         self._tell_eta()
+        self.explain()
+
+    def explain(self) -> None:
+        """The cause, where something speaks for one."""
+        if self._explainer.suspect:
+            found = self._explainer.look(self.state, self._clock.wall())
+            if found is not None:
+                self.apply(found)
+
+    def guard_tripped(self, node: str, marker: str) -> None:
+        """A guard on a node ended its rank; marker: its numbers in words."""
+        self._explainer.guard(node, marker)
+        self._wake.set()
 
     def _tell_stats(self) -> None:
         stats = self.board.ranks[0].stats if 0 in self.board.ranks else Absent("no head")

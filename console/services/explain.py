@@ -1,0 +1,194 @@
+"""Why a boot failed, asked again whenever something new speaks for it: logs, containers, launch, nodes, telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from console.base.absent import Absent, known
+from console.boot.events import (
+    BootFailed,
+    CauseFound,
+    ContainerSeen,
+    DeadlinePassed,
+    Event,
+    NodeLost,
+    SmokeDone,
+    Stalled,
+    StepChanged,
+)
+from console.boot.reduce import GONE
+from console.boot.state import BootState, Phase, RankState
+from console.cluster.model import Cluster
+from console.enginelog.board import BoardTracker
+from console.enginelog.causes import find_cause
+from console.enginelog.causes_model import Cause, Diagnosis
+from console.enginelog.evidence import NOT_ASKED, Answer, ContainerState, Evidence, LaunchResult, RankEvidence
+from console.enginelog.evidence_collect import CauseCollector
+from console.enginelog.records import Record
+from console.telemetry.sample import Sample
+
+GIB = 1 << 30
+# Less than this was seen only where a node was about to freeze (memory-gb10 5.2, 5.9: healthy heads run at 1.6 GiB).
+SCARCE_BYTES = GIB
+_KERNEL_LINES = 20
+
+
+class NodeSigns:
+    """What a node's telemetry adds to a diagnosis, over the life of one boot."""
+
+    def __init__(self) -> None:
+        self.lowest: int | None = None
+        self.kernel: list[str] = []
+        self.offset = 0.0
+        self.rebooted = False
+        self.low_power = False
+
+    def add(self, sample: Sample) -> None:
+        available = sample.memory.available_bytes
+        if known(available) and (self.lowest is None or available < self.lowest):
+            self.lowest = available
+        if known(sample.kernel):
+            self.kernel = [*self.kernel, *(line.text for line in sample.kernel)][-_KERNEL_LINES:]
+        if known(sample.clock_offset_s):
+            self.offset = sample.clock_offset_s
+        self.rebooted = self.rebooted or sample.rebooted
+        if known(sample.gpus):
+            # A hung collective spins at full utilisation and draws next to nothing (failures 17).
+            self.low_power = any(
+                known(g.util_percent) and known(g.power_w) and g.util_percent > 90 and g.power_w < 30
+                for g in sample.gpus
+            )
+
+
+class Explainer:
+    """One deployment's. `suspect` is True when a new look may find something."""
+
+    def __init__(self, board: BoardTracker, cluster: Cluster) -> None:
+        self._board = board
+        self._cluster = cluster
+        self._collectors = {rank: CauseCollector(rank) for rank in board.ranks}
+        self._signs: dict[str, NodeSigns] = {}
+        self._launch: dict[str, LaunchResult] = {}
+        self._guards: dict[str, str] = {}
+        self._stop_at: float | None = None
+        self.suspect = False
+
+    def records(self, rank: int, records: list[Record]) -> None:
+        collector = self._collectors.get(rank)
+        if collector is None:
+            return
+        collector.feed(records)
+        if collector.alarming:
+            self.suspect = True
+
+    def sample(self, sample: Sample) -> None:
+        self._signs.setdefault(sample.node, NodeSigns()).add(sample)
+
+    def guard(self, node: str, marker: str) -> None:
+        """A memory guard's marker was found on a node: it killed the container there, and these are its numbers."""
+        self._guards[node] = marker
+        self.suspect = True
+
+    def event(self, event: Event, stop_at: float | None) -> None:
+        """What happened, as far as it can bring a cause or its end nearer."""
+        self._stop_at = stop_at
+        match event:
+            case StepChanged(state="failed" | "done" | "unknown") if event.step.startswith("start"):
+                rc = 0 if event.state == "done" else 125 if event.state == "failed" else None
+                self._launch[event.node] = LaunchResult(rc, event.detail, event.at)
+                self.suspect = self.suspect or event.state == "failed"
+            case ContainerSeen() if event.status in GONE:
+                self.suspect = True
+            case BootFailed() | DeadlinePassed() | NodeLost() | Stalled():
+                self.suspect = True
+            case SmokeDone(ok=False):
+                self.suspect = True
+            case _:
+                return
+
+    def look(self, state: BootState, now: float) -> CauseFound | None:
+        """The best explanation by now, when it is another than the one that is known. now: epoch seconds."""
+        self.suspect = False
+        found = self.diagnose(state, now)
+        if found.verdict.good or found.cause is None:
+            return None
+        if found.cause == state.cause and found.others == state.others:
+            return None
+        return CauseFound(now, found.cause, found.others)
+
+    def diagnose(self, state: BootState, now: float) -> Diagnosis:
+        return find_cause(self._evidence(state, now))
+
+    def _evidence(self, state: BootState, now: float) -> Evidence:
+        addresses = {
+            n.fabric_address: r.rank
+            for r in state.ranks
+            if (n := self._cluster.node(r.node)) is not None and n.fabric_address is not None
+        }
+        health = None if not state.api else Answer(state.api == "healthy", error=state.api_detail)
+        request = (
+            None
+            if state.smoke_ok is None
+            else Answer(state.smoke_ok, error=state.smoke_why if not state.smoke_ok else "", text=state.smoke_text)
+        )
+        return Evidence(
+            ranks=tuple(self._rank(rank, addresses) for rank in state.ranks),
+            world_size=len(state.ranks),
+            observed_at=now,
+            launched_at=state.launched_at,
+            health=health,
+            request=request,
+            stop_at=self._stop_at,
+            stall_signs=state.stall_signs,
+            deadline_passed=state.ready_at is None and now > state.deadline_at,
+            garbage=state.smoke_why if state.phase is Phase.SERVING_BAD else "",
+            addresses=addresses,
+        )
+
+    def _rank(self, rank: RankState, addresses: Mapping[str, int]) -> RankEvidence:
+        log = self._board.ranks.get(rank.rank)
+        collector = self._collectors.get(rank.rank)
+        signs = self._signs.get(rank.node, NodeSigns())
+        return RankEvidence(
+            rank=rank.rank,
+            node=rank.node,
+            trail=collector.trail() if collector is not None and (rank.lines or rank.status is not None) else None,
+            cells=rank.cells,
+            numbers=log.numbers if log is not None else None,
+            file=f"rank{rank.rank}.log",
+            container=_container(rank),
+            launch=self._launch.get(rank.node),
+            reachable=rank.reachable,
+            trouble=rank.trouble_word if not rank.reachable else "",
+            available_low_bytes=signs.lowest,
+            memory_fell=signs.lowest is not None and signs.lowest < SCARCE_BYTES,
+            rebooted=signs.rebooted,
+            low_power=signs.low_power,
+            kernel=tuple(signs.kernel),
+            guard=self._guards.get(rank.node, ""),
+            addresses=tuple(a for a, r in addresses.items() if r == rank.rank),
+            clock_offset_s=-signs.offset,
+        )
+
+
+def _container(rank: RankState) -> ContainerState | Absent | None:
+    if rank.status is None:
+        return NOT_ASKED
+    if rank.status == "absent":
+        return None
+    return ContainerState(rank.status, rank.exit_code, rank.oom_killed, rank.error, rank.started_at, rank.finished_at)
+
+
+def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
+    """ "ranks 0, 2-7 fell because of it", or nothing."""
+    rows = sorted(set(cause.victims) & set(ranks))
+    if not rows:
+        return ""
+    runs: list[list[int]] = []
+    for rank in rows:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    return f"rank{'s' if len(rows) > 1 else ''} {text} fell because of it"
