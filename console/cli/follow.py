@@ -28,6 +28,10 @@ from console.boot.to_json import deployment_json, event_json, stamp
 from console.cli.out import Out
 from console.services.hub import HubApi
 
+# A rank's last lines come a moment after its container's end, and the other ranks' words a moment later still.
+CAUSE_LIMIT_S = 4.0
+CAUSE_QUIET_S = 1.0
+
 
 def clock_text(seconds: float) -> str:
     """Seconds as m:ss, or h:mm:ss from an hour on."""
@@ -42,6 +46,7 @@ class Teller:
         self._out = out
         self._stages: dict[int, str] = {}
         self._mine: set[str] = set()
+        self._told = ""
 
     def heard(self, deployment: str, event: Event) -> None:
         """Events of what this command launches; a deployment that was there before is not its story."""
@@ -84,11 +89,19 @@ class Teller:
             case Stalled():
                 return f"stalled: {'; '.join(event.signs)}" if event.signs else "it moves again"
             case CauseFound():
-                return f"cause: {event.cause.sentence}"
+                return self._cause(event)
             case BootFailed():
                 return f"failed: {event.why}"
             case _:
                 return ""
+
+    def _cause(self, event: CauseFound) -> str:
+        who = f" (rank {event.cause.rank} on {event.cause.node})" if event.cause.rank is not None else ""
+        text = f"cause: {event.cause.sentence}{who}"
+        if text == self._told:
+            return ""
+        self._told = text
+        return text
 
     def _progress(self, event: RankProgress) -> str:
         if event.stage is None:
@@ -111,6 +124,8 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
             state = _find(hub, deployment)
             code = None if state is None else verdict_code(state, hub.now())
             if state is not None and code is not None:
+                if state.phase is Phase.FAILED:
+                    state = await _explained(hub, deployment, changed) or state
                 tell_end(state, hub, out)
                 return code
             try:
@@ -120,6 +135,28 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
                 continue  # the deadline passes without an event too
     finally:
         unsubscribe()
+
+
+async def _explained(hub: HubApi, deployment: str, changed: asyncio.Event) -> BootState | None:
+    """The state once the last lines of the logs have been read and have had their say, or after a limit."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + CAUSE_LIMIT_S
+    quiet = loop.time() + CAUSE_QUIET_S
+    told = None
+    while (now := loop.time()) < until:
+        state = _find(hub, deployment)
+        cause = state.cause if state is not None else None
+        if cause != told:
+            told, quiet = cause, now + CAUSE_QUIET_S
+        if cause is not None and now >= quiet:
+            break
+        changed.clear()
+        try:
+            async with asyncio.timeout(0.2):
+                await changed.wait()
+        except TimeoutError:
+            continue
+    return _find(hub, deployment)
 
 
 def _find(hub: HubApi, deployment: str) -> BootState | None:

@@ -43,6 +43,7 @@ from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
 
 PROGRESS_BEAT_S = 0.25
+LAST_LINES_S = 1.2
 # A launch starts its ranks within seconds; only after this is a rank that no node has called absent.
 ABSENT_AFTER_S = 90.0
 
@@ -90,6 +91,7 @@ class Follower:
         self._last_line: dict[int, float] = {}
         self._stats: EngineStats | None = None
         self._ended: set[int] = set()
+        self._ended_at = 0.0
         self._explainer = Explainer(self.board, cluster)
         self._stop_at: float | None = None
         self._launching = not event.adopted
@@ -252,6 +254,7 @@ class Follower:
             self.apply(event)
             if event.status in GONE and self.state.phase not in (Phase.STOPPING, Phase.STOPPED):
                 self._ended.add(event.rank)
+                self._ended_at = self._clock.monotonic()
                 self._mark_end(event.rank)
         if event.status not in ("absent", "created"):
             self._tail(event.rank, old.node or event.node, old.container or event.container)
@@ -313,6 +316,8 @@ class Follower:
             self._wake.clear()
             self._tell_progress()
             await asyncio.sleep(PROGRESS_BEAT_S)
+            if self._explainer.suspect:
+                self._wake.set()
 
     def _tell_progress(self) -> None:
         at = self._clock.wall()
@@ -340,8 +345,12 @@ class Follower:
         self.explain()
 
     def explain(self) -> None:
-        """The cause, where something speaks for one."""
-        if self._explainer.suspect:
+        """The cause, where something speaks for one. The last lines of a rank that ended come a moment after its end:
+        without them the first guess would be another's fault."""
+        if not self._explainer.suspect:
+            return
+        unread = [r for r in self._ended if r in self.tails and not self.tails[r].done.is_set()]
+        if not unread or self._clock.monotonic() - self._ended_at > LAST_LINES_S:
             found = self._explainer.look(self.state, self._clock.wall())
             if found is not None:
                 self.apply(found)
