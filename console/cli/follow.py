@@ -25,6 +25,7 @@ from console.boot.events import (
 )
 from console.boot.state import BootState, Phase
 from console.boot.to_json import deployment_json, event_json, stamp
+from console.boot.words import victims_in_words
 from console.cli.out import Out
 from console.services.hub import HubApi
 
@@ -188,6 +189,10 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
     elif state.phase is Phase.FAILED:
         out.line(f"failed after {took}: {state.failed_why}")
         if state.cause is not None:
+            who = "" if state.cause.rank is None else f"rank {state.cause.rank} on {state.cause.node}"
+            fell = victims_in_words(state.cause, [r.rank for r in state.ranks])
+            if who or fell:
+                out.line(f"  who       {'; '.join(part for part in (who, fell) if part)}")
             out.line(f"  why       {state.cause.sentence}")
             for line in state.cause.evidence[:3]:
                 out.line(f"  evidence  {line}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from console.base.absent import Absent, known
 from console.boot.events import (
@@ -21,7 +21,7 @@ from console.boot.state import BootState, Phase, RankState
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
 from console.enginelog.causes import find_cause
-from console.enginelog.causes_model import Cause, Diagnosis
+from console.enginelog.causes_model import Diagnosis
 from console.enginelog.evidence import NOT_ASKED, Answer, ContainerState, Evidence, LaunchResult, RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.records import Record
@@ -177,18 +177,3 @@ def _container(rank: RankState) -> ContainerState | Absent | None:
     if rank.status == "absent":
         return None
     return ContainerState(rank.status, rank.exit_code, rank.oom_killed, rank.error, rank.started_at, rank.finished_at)
-
-
-def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
-    """ "ranks 0, 2-7 fell because of it", or nothing."""
-    rows = sorted(set(cause.victims) & set(ranks))
-    if not rows:
-        return ""
-    runs: list[list[int]] = []
-    for rank in rows:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-    return f"rank{'s' if len(rows) > 1 else ''} {text} fell because of it"
