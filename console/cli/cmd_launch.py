@@ -49,6 +49,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             head=args.head,
             override=tuple(args.override),
             keep_on_failure=not args.rollback,
+            **_prepared(args),
         )
     except LaunchFailed as failed:
         _tell_nodes(failed.results, out)
@@ -69,6 +70,11 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             out.line(f"boot {state.number} of {state.recipe}: every container was started; `nightdeck status` follows")
         return ExitCode.DONE
     return await follow_to_ready(hub, out, state.deployment)
+
+
+def _prepared(args: argparse.Namespace) -> dict[str, bool]:
+    """What is done before the launch, as asked for."""
+    return {name: True for name in ("drop_caches", "sync_image") if getattr(args, name, False)}
 
 
 def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out) -> None:

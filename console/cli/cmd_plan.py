@@ -62,11 +62,33 @@ def show_findings(findings: Sequence[Finding], out: Out) -> None:
 
 async def preflight(args: argparse.Namespace, world: World, out: Out) -> int:
     async with world.hub(watch=False) as hub:
-        made = await hub.plan(args.name, nodes=args.nodes, head=args.head)
+        made = await hub.preflight(args.name, nodes=args.nodes, head=args.head, deep=args.deep)
     word = verdict(made.findings)
     if out.as_json:
-        out.data({"schema": 1, "verdict": word, "findings": [f.as_json() for f in made.findings]})
+        rows = [row.as_json() for row in made.matrix]
+        findings = [f.as_json() for f in made.findings]
+        out.data({"schema": 1, "verdict": word, "findings": findings, "matrix": rows, "memory": dict(made.memory)})
     else:
+        show_matrix(made, out, whole=args.all)
         show_findings(made.findings, out)
         out.line(f"verdict: {word}")
     return ExitCode.FAILED if word == "blocked" else ExitCode.DONE
+
+
+def show_matrix(made: Plan, out: Out, *, whole: bool) -> None:
+    """What differs between nodes, a line each; `whole` shows what is equal too."""
+    rows = []
+    for row in made.matrix:
+        there = [v for v in row.values.values() if v is not None]
+        odd = "; ".join(f"{n}: {row.values[n]}" for n in row.differs)
+        unknown = [n for n, v in row.values.items() if v is None]
+        if unknown and whole:
+            odd = "; ".join(part for part in (odd, f"not known on {', '.join(unknown)}") if part)
+        if odd or whole:
+            rows.append([row.what, row.majority, f"{there.count(row.majority)} of {len(row.values)}", odd])
+    if rows:
+        out.table(["on the nodes", "most have", "", "others"], rows)
+        out.line()
+    elif made.matrix:
+        out.line(f"all {len(made.ranks)} nodes are alike in {len(made.matrix)} things (--all lists them)")
+        out.line()

@@ -13,7 +13,7 @@ from typing import Any
 
 from console.base.errors import ExitCode, NightdeckError
 from console.base.secrets import mask_text
-from console.cli import cmd_cluster, cmd_diagnose, cmd_launch, cmd_plan, cmd_recipes, cmd_status
+from console.cli import cmd_cluster, cmd_diagnose, cmd_image, cmd_launch, cmd_plan, cmd_recipes, cmd_status
 from console.cli.out import Out
 from console.cli.parser import build_parser
 from console.cli.world import World
@@ -32,6 +32,8 @@ ASYNC: dict[str, Work] = {
     "smoke": cmd_launch.smoke,
     "cluster init": cmd_cluster.init,
     "cluster check": cmd_cluster.check,
+    "image sync": cmd_image.sync,
+    "image build": cmd_image.build,
 }
 SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
     "recipes": cmd_recipes.recipes,
@@ -66,6 +68,8 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
         return world.lab(args)
     if name == "cluster":
         name = f"cluster {args.cluster_command}"
+    if name == "image":
+        name = f"image {args.image_command}"
     if name in SYNC:
         return SYNC[name](args, world, out)
     return run(ASYNC[name](args, world, out))

@@ -69,6 +69,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     p = add("preflight", "check what a launch needs, on every node; nothing runs")
     _recipe_options(p)
+    p.add_argument("--deep", action="store_true", help="ask the image's own --help too, which takes seconds")
+    p.add_argument("--all", action="store_true", help="the whole table of what nodes have, not only what differs")
 
     p = add("launch", "launch a recipe and follow it to ready")
     _recipe_options(p)
@@ -77,6 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--override", action="append", default=[], metavar="CODE", help="go on in spite of this finding")
     p.add_argument("--rollback", action="store_true", help="if the launch fails, remove what was started")
     p.add_argument("--dry-run", action="store_true", help="show everything, run nothing")
+    p.add_argument("--drop-caches", action="store_true", help="give the nodes' page cache back first")
+    p.add_argument("--sync-image", action="store_true", help="copy the image to nodes that lack it first")
     p.add_argument("--note", metavar="TEXT", help="a note for the ledger")
 
     p = add("status", "what runs, and how it is, asked now")
@@ -126,6 +130,19 @@ def build_parser() -> argparse.ArgumentParser:
     i.add_argument("--container-cli", metavar="CLI", help="docker, podman or nerdctl (default: what is found)")
     c = sub.add_parser("check", help="can every node do what a launch needs?")
     _globals(c, top=False)
+
+    p = add("image", "one image on every node: copy it, or build it")
+    sub = p.add_subparsers(dest="image_command", metavar="sync|build", required=True)
+    s = sub.add_parser("sync", help="copy a recipe's image to the nodes that lack it, node to node")
+    _globals(s, top=False)
+    s.add_argument("name", metavar="NAME", help="a recipe, or an image reference")
+    s.add_argument("--on", action="append", metavar="NODE", help="only these nodes (default: all)")
+    s.add_argument("--from", dest="source", metavar="NODE", help="this node's image counts where images differ")
+    s.add_argument("--through-console", action="store_true", help="not node to node")
+    b = sub.add_parser("build", help="build a recipe's image from its docker_image_dir on one node")
+    _globals(b, top=False)
+    b.add_argument("name", metavar="NAME", help="a recipe's folder name, or a path to a recipe.toml")
+    b.add_argument("--on", dest="node", metavar="NODE", help="where (default: the first node)")
 
     p = add("lab", "a simulated cluster over real SSH, and the console on it")
     p.add_argument("--serve", action="store_true", help="only serve it, for other commands with --cluster lab")

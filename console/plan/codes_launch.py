@@ -215,4 +215,10 @@ LAUNCH: Final[Rows] = (
         "The image's own --help does not know this flag: the engine ends with a usage message.",
         "Remove it, or take an image that knows it.",
     ),
+    (
+        "help-unreadable",
+        INFO,
+        "The image's own --help could not be read, so the flags were not compared with it.",
+        "Try `docker run --rm IMAGE --help` on the head.",
+    ),
 )

@@ -27,18 +27,19 @@ from console.services.discovery import by_deployment
 from console.services.facts import gather_facts
 from console.services.follower import Follower
 from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
+from console.services.page_cache import wants_drop
+from console.services.preparing import Preparing
 from console.services.smoke import api_address, ask_health, ask_text
 from console.services.stop import Stop
 from console.services.tail import Resume, Tail
-from console.services.watching import Watching
 
 FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
 
-class ConsoleHub(Watching):
-    """`HubApi`: `Watching` and the actions. One action that changes nodes at a time."""
+class ConsoleHub(Preparing):
+    """`HubApi`: `Preparing` and the actions. One action that changes nodes at a time."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -69,6 +70,9 @@ class ConsoleHub(Watching):
                 self._facts_for = wanted
             return self._facts
 
+    def _facts_changed(self) -> None:
+        self._facts_at = -1e9
+
     def _make(
         self, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent], number: int, nodes: int | None, head: str | None
     ) -> Plan:
@@ -93,19 +97,14 @@ class ConsoleHub(Watching):
         made = self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
+    async def preflight(
+        self, recipe: str, *, nodes: int | None = None, head: str | None = None, deep: bool = False
+    ) -> Plan:
+        self._facts_changed()
+        made = await self.plan(recipe, nodes=nodes, head=head)
+        return await self._with_flags(made, self._shelf.get(recipe)) if deep else made
+
     # -- actions ------------------------------------------------------------------------------------------------
-
-    def _begin_job(self, job: str) -> None:
-        if self._read_only:
-            raise UsageError(f"{job}: this console is read-only")
-        if self._job:
-            raise UsageError(f"{job}: {self._job} is still under way", remedy="wait for it, or abort it")
-        self._job = job
-        self._touch()
-
-    def _end_job(self) -> None:
-        self._job = ""
-        self._touch()
 
     async def launch(
         self,
@@ -115,15 +114,25 @@ class ConsoleHub(Watching):
         head: str | None = None,
         override: Sequence[str] = (),
         keep_on_failure: bool = True,
+        drop_caches: bool = False,
+        sync_image: bool = False,
     ) -> BootState:
         self._begin_job(f"launching {recipe}")
         try:
-            return await self._launch(recipe, nodes, head, override, keep_on_failure)
+            if sync_image:
+                await self._images_before(self._shelf.get(recipe), nodes, head)
+            return await self._launch(recipe, nodes, head, override, keep_on_failure, drop_caches)
         finally:
             self._end_job()
 
     async def _launch(
-        self, name: str, nodes: int | None, head: str | None, override: Sequence[str], keep_on_failure: bool
+        self,
+        name: str,
+        nodes: int | None,
+        head: str | None,
+        override: Sequence[str],
+        keep_on_failure: bool,
+        drop_caches: bool = False,
     ) -> BootState:
         recipe = self._shelf.get(name)
         facts, census = await asyncio.gather(
@@ -156,6 +165,8 @@ class ConsoleHub(Watching):
             follower.apply(Acted(self._clock.wall(), "override", code, self._by))
         launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply)
         try:
+            if drop_caches or wants_drop(recipe):
+                await self._drop_before(plan, follower)
             await launch.run()
         except asyncio.CancelledError:
             follower.launch_over()

@@ -14,6 +14,9 @@ from console.boot.state import BootState
 from console.cluster.model import Cluster, Node
 from console.plan.model import Plan
 from console.recipe.model import Recipe
+from console.services.image_sync import NodeImage
+from console.services.images import Image
+from console.services.page_cache import Dropped
 from console.telemetry.sample import Sample
 
 
@@ -181,9 +184,42 @@ class HubApi(Protocol):
         head: str | None = None,
         override: Sequence[str] = (),
         keep_on_failure: bool = True,
+        drop_caches: bool = False,
+        sync_image: bool = False,
     ) -> BootState:
-        """Launch; returns when every container was started (or raises). Watching goes on by itself."""
+        """Launch; returns when every container was started (or raises). Watching goes on by itself.
+
+        drop_caches: give the page cache back first (a recipe may ask for it too). sync_image: copy the image to the
+        nodes that lack it first."""
         ...
+
+    async def preflight(
+        self, recipe: str, *, nodes: int | None = None, head: str | None = None, deep: bool = False
+    ) -> Plan:
+        """The plan with findings and matrix, asked anew. deep: the image's own --help is asked too, which takes
+        seconds the first time."""
+        ...
+
+    async def sync_image(
+        self,
+        name: str,
+        *,
+        nodes: Sequence[str] | None = None,
+        source: str | None = None,
+        direct: bool = True,
+        told: Callable[[NodeImage], None] = ...,
+    ) -> Mapping[str, NodeImage]:
+        """A recipe's image (or one by reference) on all nodes; `told` hears every change. Raises NightdeckError where
+        no node has it."""
+        ...
+
+    async def build_image(
+        self, name: str, *, node: str | None = None, said: Callable[[str], None] = ...
+    ) -> tuple[str, Image]:
+        """Build a recipe's image on a node (the first): the node and what came of it. `said` hears the build's log."""
+        ...
+
+    async def drop_caches(self, name: str | None = None) -> Mapping[str, Dropped]: ...
 
     async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
         """Stop a deployment (the only live one by default; `*`: everything of ours): node -> (result, detail).

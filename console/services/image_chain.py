@@ -23,7 +23,8 @@ _RUN: Final = "\nmain()\n"
 
 @dataclass
 class Hop:
-    """One node of a chain. address: where it is reached by the next; failed: where and why, empty while all is well."""
+    """One node of a chain. address: where it is reached by the next. failed: why, empty while all is well; where:
+    `link` (its own SSH), `start`, `connect`, `upstream`, `load` or `save`."""
 
     node: str
     address: str
@@ -68,9 +69,9 @@ async def _hop(fleet: Fleet, hops: Sequence[Hop], at: int, token: str, moved: Ca
             )
             await _talk(stream, hops, at, moved)
     except TransportError as error:
-        _fail(hop, "upstream", error.what)
+        _fail(hop, "link", error.what)
     except TimeoutError:
-        _fail(hop, "upstream", "nothing was heard of it for three minutes")
+        _fail(hop, "link", "nothing was heard of it for three minutes")
     finally:
         hop.stream = None
         hop.ready.set()

@@ -101,6 +101,7 @@ class Sync:
         self._began: dict[str, float] = {}
         self._no_route: set[str] = set()  # nodes that could not reach their link directly
         self._again: set[str] = set()  # nodes that failed by another's fault
+        self._faults: dict[str, int] = {}  # how often a node broke off by itself
         self._bad: set[str] = set()  # holders that could not send in the last pass
         self.results: dict[str, NodeImage] = {n: NodeImage(n, "waiting") for n in nodes}
 
@@ -176,7 +177,8 @@ class Sync:
             if not waiting or not sources:
                 break
             direct = [n for n in waiting if self._direct and n not in self._no_route and self._address(n)]
-            reach = [s for s in sources if self._address(s)]
+            direct.sort(key=lambda n: self._faults.get(n, 0))  # one that broke off goes where it breaks nothing
+            reach = [s for s in sources if self._address(s) and s not in self._no_route]
             if direct and reach:
                 await self._pass_direct(wanted, reach, direct)
             else:
@@ -209,15 +211,19 @@ class Sync:
     async def _judge(self, wanted: Image, chain: Sequence[Hop]) -> None:
         """The engine's own word on every node of a chain; what failed by no fault of the node's is tried again."""
         first = chain[0]
-        if first.failed and first.where in ("save", "start", "connect"):
+        if first.failed and first.where in ("save", "start", "connect", "link"):
             self._bad.add(first.node)
+            if first.where == "connect":
+                self._no_route.update(hop.node for hop in chain)
         for hop in chain[1:]:
             if hop.done:
                 await self._verify(wanted, hop.node, first.node)
                 continue
             if hop.where == "connect":
                 self._no_route.add(hop.node)
-            if hop.where == "load":
+            if hop.where in ("link", "start"):
+                self._faults[hop.node] = self._faults.get(hop.node, 0) + 1
+            if hop.where == "load" or self._faults.get(hop.node, 0) > 1:
                 self._settle(hop.node, FAILED, hop.failed, via=first.node)
             else:
                 self._again.add(hop.node)

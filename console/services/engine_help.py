@@ -1,0 +1,47 @@
+"""The flags that an image's own engine knows, as its --help prints them: asked once an image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from console.base.absent import Absent
+from console.base.text import clean_bytes, decode
+from console.transport.base import Link, TransportError
+
+HELP_S: Final = 180.0  # importing the engine takes 10-40 s on a node that has it not in its page cache
+_FLAG: Final = re.compile(r"(?<![\w-])(--[a-zA-Z][\w-]*)")
+
+
+async def known_flags(
+    link: Link, cli: str, image: str, entrypoint: Sequence[str] | None, words: Sequence[str]
+) -> frozenset[str] | Absent:
+    """Long flags of `IMAGE WORDS --help`. entrypoint: the recipe's own; its rest goes before the words."""
+    argv = [cli, "run", "--rm", "--pull", "never", "--network", "none"]
+    rest: list[str] = []
+    if entrypoint:
+        argv += ["--entrypoint", entrypoint[0]]
+        rest = list(entrypoint[1:])
+    try:
+        done = await link.run([*argv, image, *rest, *words], timeout=HELP_S, limit=8 << 20)
+    except TransportError as error:
+        return Absent(error.what)
+    flags = frozenset(_FLAG.findall(decode(done.stdout)))
+    if not done.ok or len(flags) < 10:  # an engine has hundreds; fewer is something else's help
+        said = clean_bytes(done.stderr.strip().split(b"\n")[-1], limit=300)
+        return Absent(said or f"--help named {len(flags)} flags, exit status {done.status}")
+    return flags
+
+
+def unknown(flags: frozenset[str], used: Sequence[str]) -> list[str]:
+    """Flags in use that the help does not name. `--no-x` is known with `--x`, `--x.y` with `--x`; `_` is `-`."""
+    known = {flag.replace("_", "-") for flag in flags}
+    out = []
+    for word in used:
+        if not word.startswith("--") or word == "--":
+            continue
+        name = word.partition("=")[0].partition(".")[0].replace("_", "-")
+        if name not in known and name.replace("--no-", "--", 1) not in known and f"--no-{name[2:]}" not in known:
+            out.append(word.partition("=")[0])
+    return list(dict.fromkeys(out))

@@ -1,0 +1,188 @@
+"""What the hub does before a launch: preflight in depth, images on every node, the page cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from console.base.absent import NOT_SAMPLED, Absent
+from console.base.errors import NightdeckError, UsageError
+from console.base.units import rate_text
+from console.boot.events import StepChanged
+from console.cluster.model import Node
+from console.files.build_context import find_context
+from console.plan.choose import choose_nodes
+from console.plan.codes import finding, unique
+from console.plan.model import Plan
+from console.recipe.model import Recipe
+from console.services.engine_help import known_flags, unknown
+from console.services.follower import Follower
+from console.services.image_build import build_image
+from console.services.image_sync import NodeImage, sync_image
+from console.services.images import Image, inspect
+from console.services.page_cache import Dropped, drop_caches
+from console.services.watching import Watching
+
+DROP_STEP = "drop page cache"
+
+
+class Preparing(Watching):
+    """`Watching` and the work before a launch. One action that changes nodes at a time."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._help: dict[tuple[str, tuple[str, ...] | None], frozenset[str]] = {}
+
+    def _begin_job(self, job: str) -> None:
+        if self._read_only:
+            raise UsageError(f"{job}: this console is read-only")
+        if self._job:
+            raise UsageError(f"{job}: {self._job} is still under way", remedy="wait for it, or abort it")
+        self._job = job
+        self._touch()
+
+    def _end_job(self) -> None:
+        self._job = ""
+        self._touch()
+
+    async def sync_image(
+        self,
+        name: str,
+        *,
+        nodes: Sequence[str] | None = None,
+        source: str | None = None,
+        direct: bool = True,
+        told: Callable[[NodeImage], None] = lambda _row: None,
+    ) -> Mapping[str, NodeImage]:
+        """name: a recipe, or an image reference. nodes: these alone, else the whole cluster."""
+        image = self._image_of(name)
+        wanted = [n.name for n in self._cluster.nodes] if nodes is None else [self._node_named(n).name for n in nodes]
+        if source is not None:
+            self._node_named(source)
+        self._begin_job(f"copying {image}")
+        try:
+            return await sync_image(
+                self._fleet,
+                self._cluster,
+                image,
+                wanted,
+                clock=self._clock,
+                told=told,
+                source=source,
+                direct=direct,
+            )
+        finally:
+            self._facts_changed()
+            self._end_job()
+
+    def _image_of(self, name: str) -> str:
+        try:
+            return self._shelf.get(name).docker_image
+        except UsageError:
+            if ":" in name or "/" in name:
+                return name
+            raise
+
+    def _node_named(self, name: str) -> Node:
+        node = self._cluster.node(name)
+        if node is None:
+            known = ", ".join(n.name for n in self._cluster.nodes)
+            raise UsageError(f"there is no node {name!r} in cluster {self._cluster.name}", remedy=f"its nodes: {known}")
+        return node
+
+    async def build_image(
+        self, name: str, *, node: str | None = None, said: Callable[[str], None] = lambda _line: None
+    ) -> tuple[str, Image]:
+        """Build a recipe's image from its `docker_image_dir`, on the first node unless named: (node, image)."""
+        recipe = self._shelf.get(name)
+        if not recipe.docker_image_dir:
+            raise UsageError(
+                f"{recipe.slug} names no docker_image_dir, so there is nothing to build", where=recipe.file
+            )
+        where = self._node_named(node) if node else self._cluster.nodes[0]
+        folder = await asyncio.to_thread(find_context, recipe.file, recipe.docker_image_dir)
+        self._begin_job(f"building {recipe.docker_image} on {where.name}")
+        try:
+            built = await build_image(
+                self._fleet, where.name, where.container_cli, recipe.docker_image, folder, said=said
+            )
+        finally:
+            self._end_job()
+        return where.name, built
+
+    async def drop_caches(self, name: str | None = None) -> Mapping[str, Dropped]:
+        """Drop the page cache on every node; the recipe's image is what a container is made of where sudo asks for a
+        password."""
+        image = self._image_of(name) if name else "busybox"
+        self._begin_job("dropping the page cache")
+        try:
+            return await drop_caches(self._fleet, self._cluster, image, [n.name for n in self._cluster.nodes])
+        finally:
+            self._end_job()
+
+    async def _with_flags(self, plan: Plan, recipe: Recipe) -> Plan:
+        """The plan with what the image's own --help says against its flags. Asked on the head, once an image Id."""
+        node = self._node_named(plan.head_node)
+        link = self._fleet.link(node.name)
+        image = await inspect(link, node.container_cli, plan.image)
+        if not isinstance(image, Image):
+            return plan
+        key = (image.id, recipe.entrypoint)
+        flags: frozenset[str] | Absent = self._help.get(key, NOT_SAMPLED)
+        if isinstance(flags, Absent):
+            words = ("--help=all",) if recipe.engine == "vllm" else ("--help",)
+            flags = await known_flags(link, node.container_cli, plan.image, recipe.entrypoint, words)
+            if not isinstance(flags, Absent):
+                self._help[key] = flags
+        if isinstance(flags, Absent):
+            said = finding("help-unreadable", flags.reason, node=node.name, observed=flags.reason)
+            return replace(plan, findings=unique([*plan.findings, said]))
+        found = [
+            finding(
+                "flag-unknown", f"{flag} is not in the --help of {plan.image}", observed=flag, expected="a known flag"
+            )
+            for flag in unknown(flags, plan.ranks[0].engine_argv)
+        ]
+        return replace(plan, findings=unique([*plan.findings, *found]))
+
+    async def _images_before(self, recipe: Recipe, nodes: int | None, head: str | None) -> None:
+        """A step of a launch, before its plan: the image on every node that takes part. Raises NightdeckError where a
+        node did not get it."""
+        chosen = [n.name for n in choose_nodes(recipe, self._cluster, node_count=nodes, head=head)]
+        job = self._job
+
+        def told(row: NodeImage) -> None:
+            if row.state == "copying" and row.total_bytes:
+                share = min(99, 100 * row.moved_bytes // row.total_bytes)
+                self._job = f"{job}: image to {row.node}, {share} % at {rate_text(row.rate)}"
+                self._touch()
+
+        done = await sync_image(self._fleet, self._cluster, recipe.docker_image, chosen, clock=self._clock, told=told)
+        self._job = job
+        self._facts_changed()
+        bad = [row for row in done.values() if not row.good]
+        if bad:
+            words = "; ".join(f"{row.node}: {row.state.replace('_', ' ')}: {row.detail}" for row in bad)
+            raise NightdeckError(f"not every node has {recipe.docker_image}: {words}", remedy="nothing was started")
+        moved = [row.node for row in done.values() if row.state == "copied"]
+        if moved:
+            self._tell("info", f"{recipe.docker_image} was copied to {', '.join(moved)}")
+
+    def _facts_changed(self) -> None:
+        """What the nodes said of themselves does not hold any more."""
+
+    async def _drop_before(self, plan: Plan, follower: Follower) -> None:
+        """A step of a launch. A node that cannot is told; the launch goes on: the engine's gate decides."""
+        for rank in plan.ranks:
+            follower.apply(StepChanged(self._clock.wall(), DROP_STEP, rank.node, "running"))
+        done = await drop_caches(self._fleet, self._cluster, plan.image, [r.node for r in plan.ranks])
+        for node, result in done.items():
+            state = {"dropped": "done", "failed": "failed"}.get(result.state, "unknown")
+            follower.apply(StepChanged(self._clock.wall(), DROP_STEP, node, state, result.detail or result.how))
+        bad = {n: r for n, r in done.items() if r.state != "dropped"}
+        if bad:
+            node, first = next(iter(bad.items()))
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            self._tell("warn", f"the page cache was not dropped on {node}{more}: {first.detail}")
