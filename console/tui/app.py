@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from console.base.errors import NightdeckError
 from console.base.theme import ThemeColours
 from console.services.hub import HubApi
 from console.tui.actions import BY_ID
+from console.tui.driver import LastingDriver
 from console.tui.glyphs import ASCII, UNICODE
 from console.tui.jobs import Jobs
 from console.tui.paint import Paint
@@ -35,7 +39,7 @@ class NightdeckApp(App[int]):
     plain ASCII. guard: take the process's signals (only `run_console` does)."""
 
     TITLE = "nightdeck"
-    CSS_PATH = "screens/main.tcss"
+    CSS_PATH = Path(__file__).with_name("screens") / "main.tcss"
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = True
     CSS = "Toast { border-left: outer $primary; } Toast.-error { border-left: outer $error; }"
@@ -72,6 +76,11 @@ class NightdeckApp(App[int]):
         self.theme = PLAIN_THEME if self.plain else theme if theme in self.available_themes else NIGHTDECK.name
 
     # -- life ------------------------------------------------------------------------------------------------
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, made to outlive its terminal where that is a real one."""
+        chosen = super().get_driver_class()
+        return LastingDriver if chosen is LinuxDriver else chosen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return fallback_variables()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
@@ -67,6 +68,7 @@ class Grid(ScrollView, can_focus=True):
         self._height = 1
         self._cursor = 0
         self._show_cursor = show_cursor
+        self._base = Style()
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -116,8 +118,12 @@ class Grid(ScrollView, can_focus=True):
         top = index * self._height - round(self.scroll_y) + (1 if self._header else 0)
         self.refresh(Region(0, top, self.size.width, self._height))
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._base = self.rich_style  # costs more than a line does: once for each painting
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        base = self.rich_style
+        base = self._base
         if self.paint is None:
             return Strip.blank(self.size.width, base)
         width = self.size.width

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import ClassVar, Final
 
+from rich.style import Style
 from textual import events
 from textual.cache import LRUCache
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
+from textual.widget import Widget
 
 from console.enginelog.stages_model import Stage
 from console.services.hub import HubApi
@@ -23,7 +25,7 @@ from console.tui.log_store import Filter, LogStore, level_of
 from console.tui.paint import Paint
 from console.tui.spans import Line, clip, line_width
 
-FLUSH_S: Final = 0.125  # 8 a second: the cost is the painting, not the lines
+FLUSH_S: Final = 0.15  # 6-7 a second: the cost is the painting, not the lines
 PULL_S: Final = 0.012  # of each flush, for taking lines
 SCAN_S: Final = 0.005  # of each flush, for the filter
 BATCH: Final = 5000
@@ -34,7 +36,7 @@ class LogView(ScrollView, can_focus=True):
     """Reads the hub's log while it is on screen. Any manual scroll upwards ends following; `follow_end` begins it."""
 
     DEFAULT_CSS = """
-    LogView { height: 1fr; background: $background; scrollbar-size: 1 1; overflow-x: hidden; }
+    LogView { height: 1fr; background: $background; scrollbar-size: 1 1; overflow-x: hidden; overflow-y: scroll; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -63,6 +65,7 @@ class LogView(ScrollView, can_focus=True):
         self._strips: LRUCache[tuple[int, int, bool], Line] = LRUCache(512)
         self._layout: list[tuple[int, Line]] = []
         self._own_scroll = False
+        self._base = Style()
         self._timer: Timer | None = None
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -159,10 +162,15 @@ class LogView(ScrollView, can_focus=True):
         total = rows + (max(0, height - 1) if self.wrapping and not self.follow and rows else 0)
         self._own_scroll = True
         try:
-            self.virtual_size = Size(0 if self.wrapping else max(self._widest, 1), total)
+            # The bar is always there, so growing needs no new layout of the screen, which assigning would cause.
+            self.set_reactive(Widget.virtual_size, Size(0 if self.wrapping else max(self._widest, 1), total))
             if self.follow:
                 self._scroll(float(max(0, total - height)))
+            elif self.scroll_y > self.max_scroll_y:
+                self._scroll(float(self.max_scroll_y))
             if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.window_virtual_size = total
+                self.vertical_scrollbar.window_size = height
                 self.vertical_scrollbar.position = self.scroll_y
         finally:
             self._own_scroll = False
@@ -261,8 +269,12 @@ class LogView(ScrollView, can_focus=True):
             self._widest = widest
         return out
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._base = self.rich_style  # costs more than a line does: once for each painting
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        base = self.rich_style
+        base = self._base
         width = self.size.width
         rows = self._rows_on_screen()
         if self.paint is None or y >= len(rows):

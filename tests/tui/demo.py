@@ -45,7 +45,7 @@ def main() -> None:
     hub = FakeHub(scenario)
     begin = time.time()
     hub.clock = lambda: T0 + time.time() - begin
-    Demo(hub, int(sys.argv[2]) if len(sys.argv) > 2 else 20).run()
+    raise SystemExit(Demo(hub, int(sys.argv[2]) if len(sys.argv) > 2 else 20).run() or 0)
 
 
 if __name__ == "__main__":
