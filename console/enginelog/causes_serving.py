@@ -68,6 +68,8 @@ def _worker_done(where: RankEvidence) -> bool:
     if graphs.state is CellState.DONE:
         return True
     eager = not isinstance(where.numbers.eager, Absent) or graphs.state is CellState.SKIPPED
+    # An engine on gloo is on CPUs, which capture no graphs.
+    eager = eager or where.numbers.backend == "gloo"
     return eager and where.cells[Stage.KV_CACHE].line is not None and where.rank not in (0, None)
 
 

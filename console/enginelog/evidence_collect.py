@@ -28,6 +28,13 @@ _CHAINED: Final = ("During handling of the above", "The above exception was the 
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})')
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
 _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
+# What launchers and older engines put before a line, and the record leaves in its text: torchrun's `[rank3]: `, a level
+# without brackets around its source, a worker's name without a bare pid.
+_BEFORE: Final = re.compile(
+    r"(?:\[[Rr]ank ?\d{1,6}\]:? ?(?!\[)|\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?|\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?"
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?)+"
+)
+_LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d ")
 _Key = tuple[str | None, int | None, bool]
 
 
@@ -144,6 +151,10 @@ class CauseCollector:
 
     def _look(self, record: Record) -> None:
         text = record.text
+        if text[:1] in "[(DIWEC" and (before := _BEFORE.match(text)):
+            level = _LEVEL.search(before[0])
+            record = replace(record, text=text[before.end() :], level=level[1] if level else record.level)
+            text = record.text
         key = (record.process, record.pid, record.kind == "engine")
         if self._follow is not None and self._follow[0] == key:
             self._followed(text)

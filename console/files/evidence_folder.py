@@ -1,0 +1,154 @@
+"""Saved evidence of a boot as streams of bytes: logs of one or many ranks, a folder of them, or standard input."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from console.base.errors import FileError
+from console.files.read import read_text
+
+STATES: Final = "states.json"
+_CHUNK: Final = 1 << 18
+_STATES_LIMIT: Final = 16 << 20
+_GZIP: Final = b"\x1f\x8b"
+_RANK: Final = re.compile(r"rank[-_]?(\d{1,4})(?!\d)", re.IGNORECASE)
+_LOGS: Final = (".log", ".txt", ".out", ".err", ".gz")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log on disk, or standard input where path is None. rank: what its name says."""
+
+    name: str
+    path: Path | None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFiles:
+    """states: the content of states.json, unchecked; None where there is none. kernel, guard: what lies beside the logs
+    of a rank by its name (`rankR.dmesg`, `rankR.memguard`)."""
+
+    logs: tuple[LogFile, ...]
+    states: dict[str, Any] | None = None
+    kernel: dict[int, str] = field(default_factory=dict)
+    guard: dict[int, str] = field(default_factory=dict)
+
+
+def find_evidence(names: list[str]) -> EvidenceFiles:
+    """What is named on a command line: files, one folder, `-` or nothing for standard input. Raises FileError."""
+    if not names or names == ["-"]:
+        return EvidenceFiles((LogFile("-", None),))
+    logs: list[LogFile] = []
+    found = EvidenceFiles(())
+    for name in names:
+        path = Path(name)
+        if name == "-":
+            logs.append(LogFile("-", None))
+        elif path.is_dir():
+            if len(names) > 1 and found.states is not None:
+                raise FileError("only one folder of evidence at a time", file=name)
+            found = _folder(path)
+            logs += found.logs
+        elif path.name == STATES:
+            found = EvidenceFiles((), _states(path))
+        else:
+            logs.append(LogFile(name, path, rank_of(path.name)))
+    return EvidenceFiles(tuple(logs), found.states, found.kernel, found.guard)
+
+
+def rank_of(name: str) -> int | None:
+    """The rank that a file's name says: `rank3.log`, `boot7-rank_3-docker.txt`."""
+    found = _RANK.search(name)
+    return int(found[1]) if found else None
+
+
+def stream(log: LogFile, stdin: BinaryIO) -> Iterator[bytes]:
+    """Pieces of a log, unpacked where it is gzip. Memory stays bounded whatever its length. Raises FileError."""
+    if log.path is None:
+        yield from _pieces(stdin, log.name)
+        return
+    try:
+        with log.path.open("rb") as file:
+            yield from _pieces(file, log.name)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}", file=log.name) from error
+
+
+def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+    first = file.read(_CHUNK)
+    if not first.startswith(_GZIP):
+        while first:
+            yield first
+            first = file.read(_CHUNK)
+        return
+    unpack = zlib.decompressobj(wbits=31)
+    data = first
+    while data:
+        try:
+            yield unpack.decompress(data, _CHUNK)
+            while unpack.unconsumed_tail:
+                yield unpack.decompress(unpack.unconsumed_tail, _CHUNK)
+        except zlib.error as error:
+            raise FileError(f"a gzip file that is damaged: {error}", file=name) from error
+        data = b""
+        if unpack.eof:
+            # Rotated logs are often several members, one after the other.
+            data = unpack.unused_data
+            unpack = zlib.decompressobj(wbits=31)
+            if data and not data.startswith(_GZIP[: len(data)]):
+                return
+        data = data or file.read(_CHUNK)
+
+
+def _folder(folder: Path) -> EvidenceFiles:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}", file=str(folder)) from error
+    states = _states(folder / STATES) if (folder / STATES).exists() else None
+    logs: list[LogFile] = []
+    kernel: dict[int, str] = {}
+    guard: dict[int, str] = {}
+    for path in entries:
+        rank = rank_of(path.name)
+        if not path.is_file() or path.name == STATES:
+            continue
+        if rank is not None and path.suffix in (".dmesg", ".kern"):
+            kernel[rank] = _text(path)
+        elif rank is not None and path.suffix in (".memguard", ".guard"):
+            guard[rank] = _text(path)
+        elif path.suffix in _LOGS and path.suffixes[-1:] != [".json"]:
+            logs.append(LogFile(str(path), path, rank))
+    if any(log.rank is not None for log in logs):
+        # Beside `rankR.log` other texts may lie that are no logs of ranks.
+        logs = [log for log in logs if log.rank is not None]
+    if not logs and states is None:
+        raise FileError("no log (rank0.log, …) and no states.json in this folder", file=str(folder))
+    return EvidenceFiles(tuple(logs), states, kernel, guard)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(1 << 20).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+
+
+def _states(path: Path) -> dict[str, Any]:
+    text = read_text(path, largest=_STATES_LIMIT)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise FileError(f"not JSON: {error}", file=str(path), line=line) from error
+    if not isinstance(value, dict):
+        raise FileError("must be a JSON object", file=str(path))
+    return value
