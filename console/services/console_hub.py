@@ -27,6 +27,7 @@ from console.services.discovery import by_deployment
 from console.services.facts import gather_facts
 from console.services.follower import Follower
 from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
+from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preparing import Preparing
 from console.services.smoke import api_address, ask_health, ask_text
@@ -73,9 +74,10 @@ class ConsoleHub(Preparing):
     def _facts_changed(self) -> None:
         self._facts_at = -1e9
 
-    def _make(
+    async def _make(
         self, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent], number: int, nodes: int | None, head: str | None
     ) -> Plan:
+        measured = await asyncio.to_thread(self._ledger.measured, recipe, nodes or recipe.required_nodes)
         deployment = f"{recipe.slug}-b{number}-{random_secrets.token_hex(4)}"
         return make_plan(
             recipe,
@@ -86,6 +88,8 @@ class ConsoleHub(Preparing):
             launched_at=self._clock.wall(),
             node_count=nodes,
             head=head,
+            measured=measured,
+            headers_bytes=headers_bytes(facts),
         )
 
     async def plan(
@@ -94,7 +98,7 @@ class ConsoleHub(Preparing):
         found = self._shelf.get(recipe)
         not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
         facts = await self._ask_facts(found, fresh_s=FACTS_KEEP_S) if ask_nodes else not_asked
-        made = self._make(found, facts, self._ledger.next_number(), nodes, head)
+        made = await self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
     async def preflight(
@@ -141,7 +145,7 @@ class ConsoleHub(Preparing):
         )
         seen = [f.boot for rows in census.values() if isinstance(rows, tuple) for f in rows if f.boot is not None]
         number = max([self._ledger.next_number(), *(n + 1 for n in seen)])
-        plan = with_preflight(self._make(recipe, facts, number, nodes, head), recipe, self._cluster, facts)
+        plan = with_preflight(await self._make(recipe, facts, number, nodes, head), recipe, self._cluster, facts)
         chosen = [r.node for r in plan.ranks]
         refuse_leftovers(census, chosen=chosen)
         blocks = [f for f in plan.blocks if f.code not in override]

@@ -21,12 +21,14 @@ from console.files.boot_folder import BootFolder, BusyError
 from console.files.boot_index import BootIndex, Listed
 from console.files.event_codec import decode_event, encode_event
 from console.files.journal import BootEntry, Journal, read_events
+from console.plan.memory_model import MeasuredBoot
 from console.recipe.diff import diff_recipes
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
 from console.recipe.parse import parse_recipe
 from console.services.hub import BootSummary
 from console.services.keeper import Keeper
+from console.services.model_check_measured import measured_boot
 from console.services.retention import Limits, to_remove
 
 # A boot in one of these is over for the ledger: nothing that is found later changes its verdict.
@@ -191,6 +193,10 @@ class Ledger:
         words = {stage.word: stage for stage in Stage}
         done = [b for b in self.boots() if b.recipe == recipe and b.ready_s is not None and b.stages][:5]
         return [{words[k]: v for k, v in b.stages.items() if k in words} for b in done]
+
+    def measured(self, recipe: Recipe, world: int) -> MeasuredBoot | None:
+        """What the newest boot of this recipe on `world` nodes that came to ready showed about memory. Reads files."""
+        return measured_boot(self._journal, recipe, world)
 
     def changes(self, recipe: Recipe) -> list[str]:
         """What changed in a recipe since it was last run, a line each; empty when nothing did, or it never was."""
