@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets as random_secrets
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from console.base.secrets import secret_values
 from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
+from console.boot.to_json import stamp
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Cluster
 from console.plan.launch_ask import asks
@@ -27,6 +29,7 @@ from console.services.discovery import by_deployment
 from console.services.facts import gather_facts
 from console.services.follower import Follower
 from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
+from console.services.lease import Lease, controls
 from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preparing import Preparing
@@ -123,9 +126,12 @@ class ConsoleHub(Preparing):
     ) -> BootState:
         self._begin_job(f"launching {recipe}")
         try:
-            if sync_image:
-                await self._images_before(self._shelf.get(recipe), nodes, head)
-            return await self._launch(recipe, nodes, head, override, keep_on_failure, drop_caches)
+            # Facts take longer than the lease and are asked beside it; the census comes after it, or it could be old.
+            self._owner.spawn("facts", self._ask_facts(self._shelf.get(recipe), fresh_s=LAUNCH_FACTS_KEEP_S))
+            async with self._controls(f"launching {clean_line(recipe, limit=60)}", override):
+                if sync_image:
+                    await self._images_before(self._shelf.get(recipe), nodes, head)
+                return await self._launch(recipe, nodes, head, override, keep_on_failure, drop_caches)
         finally:
             self._end_job()
 
@@ -212,9 +218,23 @@ class ConsoleHub(Preparing):
     async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
         self._begin_job("stopping")
         try:
-            return await self._stop(deployment, grace_s, None)
+            async with self._controls("stopping", must=False):
+                return await self._stop(deployment, grace_s, None)
         finally:
             self._end_job()
+
+    def _controls(
+        self, doing: str, override: Sequence[str] = (), *, must: bool = True
+    ) -> AbstractAsyncContextManager[Lease]:
+        return controls(
+            self._fleet,
+            [n.name for n in self._cluster.nodes],
+            f"{self._by}, {doing}",
+            since=(stamp(self._clock.wall()) or "")[11:19] + " UTC",
+            told=lambda text: self._tell("warn", text),
+            override=override,
+            must=must,
+        )
 
     async def _stop(
         self, deployment: str | None, grace_s: float, census: Census | None
@@ -313,22 +333,28 @@ class ConsoleHub(Preparing):
     ) -> BootState:
         self._begin_job("restarting")
         try:
-            census = await take_census(self._fleet, self._cluster)
-            self._adopt(census)
-            shown = self._followers.get(self._show or "")
-            name = recipe or (shown.state.recipe if shown is not None else None)
-            if name is None:
-                raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
-            self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
-            if any(isinstance(rows, tuple) and rows for rows in census.values()):
-                results = await self._stop(None, grace_s, census)
-                bad = {n: r for n, r in results.items() if r[0] in ("still_running", "unknown")}
-                if bad:
-                    words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
-                    raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
-            return await self._launch(name, nodes, head, override, True)
+            async with self._controls("restarting", override):
+                return await self._restart(recipe, nodes, head, override, grace_s)
         finally:
             self._end_job()
+
+    async def _restart(
+        self, recipe: str | None, nodes: int | None, head: str | None, override: Sequence[str], grace_s: float
+    ) -> BootState:
+        census = await take_census(self._fleet, self._cluster)
+        self._adopt(census)
+        shown = self._followers.get(self._show or "")
+        name = recipe or (shown.state.recipe if shown is not None else None)
+        if name is None:
+            raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
+        self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
+        if any(isinstance(rows, tuple) and rows for rows in census.values()):
+            results = await self._stop(None, grace_s, census)
+            bad = {n: r for n, r in results.items() if r[0] in ("still_running", "unknown")}
+            if bad:
+                words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
+                raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
+        return await self._launch(name, nodes, head, override, True)
 
     async def extend_deadline(self, seconds: float) -> None:
         self._shown().extend_deadline(seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -64,12 +64,17 @@ class LeaseHeld(NightdeckError):
         self.holder = holder
 
 
+class LeaseImpossible(NightdeckError):
+    """No node can lock, so nothing keeps a second console out."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     node: str
     held: bool
     holder: str = ""
     missing: str = ""
+    answered: bool = False
 
 
 class Lease:
@@ -87,6 +92,7 @@ class Lease:
         self._who = f"{clean_line(who, limit=200)}{' since ' + since if since else ''} {self._token}"
         self._stack = AsyncExitStack()
         self.missing: dict[str, str] = {}
+        self.unable: dict[str, str] = {}  # of the missing: those that answered, and cannot lock
         self.held: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
@@ -115,6 +121,8 @@ class Lease:
         for answer in answers:
             if answer.missing:
                 self.missing[answer.node] = answer.missing
+                if answer.answered:
+                    self.unable[answer.node] = answer.missing
             elif answer.held:
                 self.held = (*self.held, answer.node)
         refused = next((a for a in answers if not a.held and not a.missing), None)
@@ -134,6 +142,32 @@ class Lease:
         if not answer.held and self._token in answer.holder:
             return _Answer(node, True)  # another name of a machine that this lease holds already
         return answer
+
+
+@asynccontextmanager
+async def controls(
+    fleet: Fleet,
+    nodes: Sequence[str],
+    who: str,
+    *,
+    since: str,
+    told: Callable[[str], None] = lambda _text: None,
+    override: Sequence[str] = (),
+    must: bool = True,
+) -> AsyncIterator[Lease]:
+    """The lease as the hub needs it. told: hears of nodes that answered and cannot lock. must: where no node can hold
+    it, and `no-lease` is not overridden, LeaseImpossible; a stop goes on without (a node must not be kept running by a
+    missing tool)."""
+    async with Lease(fleet, nodes, who, since=since) as lease:
+        if lease.unable:
+            rows = "; ".join(f"{node}: {why}" for node, why in list(lease.unable.items())[:4])
+            if must and not lease.held and NO_LEASE not in override:
+                raise LeaseImpossible(
+                    f"no node can hold the lock that keeps two consoles from launching at once: {rows}",
+                    remedy=f"install util-linux there, or --override {NO_LEASE}",
+                )
+            told(f"these nodes hold no lock against a second console: {rows}")
+        yield lease
 
 
 @asynccontextmanager
@@ -157,4 +191,4 @@ async def _hold(link: Link, who: str) -> AsyncIterator[_Answer]:
             return
         done = stream.result()
         why = " ".join(lines) or (clean_line(decode(done.stderr), limit=300) if done is not None else "")
-        yield _Answer(link.node, False, missing=why or "the lease ended at once")
+        yield _Answer(link.node, False, missing=why or "the lease ended at once", answered=True)
