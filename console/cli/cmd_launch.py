@@ -55,11 +55,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
         _tell_nodes(failed.results, out)
         raise
     except asyncio.CancelledError:
-        boot = hub.snapshot().boot
-        steps = [] if boot is None else boot.steps
-        results = {node: (s.states[node], s.details.get(node, "")) for s in steps for node in s.states}
-        out.say("aborted; what was started is kept: `nightdeck status` shows it, `nightdeck stop` removes it")
-        _tell_nodes(results, out)
+        _tell_abort(hub, out)
         raise
     if args.note:
         await hub.note(args.note)
@@ -72,15 +68,28 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
     return await follow_to_ready(hub, out, state.deployment)
 
 
+def _tell_abort(hub: HubApi, out: Out) -> None:
+    """What is true on each node now; a boot that this console did not open is not spoken of."""
+    boot = hub.snapshot().boot
+    steps = [] if boot is None or boot.adopted else boot.steps
+    words = {"done": "started", "running": "unknown"}
+    results = {n: (words.get(state, state), s.details.get(n, "")) for s in steps for n, state in s.states.items()}
+    if any(state in ("started", "unknown") for state, _ in results.values()):
+        out.say("aborted; what was started is kept: `nightdeck status` shows it, `nightdeck stop` removes it")
+    else:
+        out.say("aborted; nothing was started")
+    _tell_nodes(results, out, result="aborted")
+
+
 def _prepared(args: argparse.Namespace) -> dict[str, bool]:
     """What is done before the launch, as asked for."""
     return {name: True for name in ("drop_caches", "sync_image") if getattr(args, name, False)}
 
 
-def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out) -> None:
+def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out, *, result: str = "failed") -> None:
     if out.as_json:
         rows = [{"node": n, "result": r, "detail": d} for n, (r, d) in results.items()]
-        out.data({"schema": 1, "result": "failed", "nodes": rows}, line=True)
+        out.data({"schema": 1, "result": result, "nodes": rows}, line=True)
         return
     for node, (result, detail) in results.items():
         out.line(f"  {node}: {result.replace('_', ' ')}{': ' + detail if detail else ''}")

@@ -51,7 +51,8 @@ def show_findings(findings: Sequence[Finding], out: Out) -> None:
     order = {Severity.BLOCK: 0, Severity.WARN: 1, Severity.INFO: 2}
     seen: dict[tuple[str, str, str], list[str]] = {}
     for f in sorted(findings, key=lambda f: order[f.severity]):
-        seen.setdefault((str(f.severity), f.code, f"{f.message}\0{f.remedy}"), []).append(f.node or "")
+        text = f.message.removeprefix(f"{f.node}: ") if f.node else f.message
+        seen.setdefault((str(f.severity), f.code, f"{text}\0{f.remedy}"), []).append(f.node or "")
     for (severity, code, text), nodes in seen.items():
         message, _, remedy = text.partition("\0")
         where = ", ".join(n for n in nodes if n)

@@ -14,6 +14,7 @@ from console.boot.to_json import deployment_json, stamp
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
+from console.services.stop import said_of
 from console.telemetry.freshness import Freshness, State
 from console.telemetry.to_json import node_json
 
@@ -42,20 +43,34 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         await hub.settled(timeout=SETTLE_S)
         snap = hub.snapshot()
         now = hub.now()
+    for notice in snap.notices:
+        if notice.severity != "info":
+            out.say(f"{notice.severity}: {notice.text}")
     if out.as_json:
         boots = [deployment_json(b, now) for b in snap.boots]
         out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
         return ExitCode.DONE
     if not snap.boots:
-        silent = [v for v in snap.nodes if v.trouble]
+        silent = {v.node.name: why for v in snap.nodes if (why := _cannot_say(v))}
         if silent:
-            out.line(f"no deployment on the {len(snap.nodes) - len(silent)} nodes that answered")
+            left = len(snap.nodes) - len(silent)
+            out.line(f"no deployment on the {left} node{'s' if left != 1 else ''} that could say")
+            for name, why in silent.items():
+                out.line(f"  not known of {said_of(name, why)}")
         else:
             out.line(f"no deployment on any of {len(snap.nodes)} nodes")
     for boot in snap.boots:
         _tell_boot(boot, now, out)
     _tell_nodes(snap, out)
     return ExitCode.DONE
+
+
+def _cannot_say(view: NodeView) -> str:
+    """Why a node cannot tell what runs on it: no answer, or a container engine that gives none."""
+    if view.trouble:
+        return view.why
+    found = view.sample.containers if not isinstance(view.sample, Absent) else view.sample
+    return found.reason if isinstance(found, Absent) else found.why
 
 
 def _tell_boot(boot: BootState, now: float, out: Out) -> None:

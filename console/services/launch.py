@@ -14,6 +14,7 @@ from console.cluster.model import Cluster
 from console.plan.model import Plan, RankPlan
 from console.services.census import Census, Found, take_census
 from console.services.scripts import MKDIR_FAILED, start_argv
+from console.services.stop import said_of
 from console.transport.base import Completed, Fleet, TransportError
 
 WORKERS = "start workers"
@@ -45,7 +46,7 @@ def refuse_leftovers(census: Census, *, chosen: Sequence[str]) -> None:
         if isinstance(found, tuple):
             living += [f for f in found if f.alive]
         elif node in chosen:
-            silent.append(f"{node}: {found.reason}")
+            silent.append(said_of(node, found.reason))
     if living:
         names = ", ".join(f"{f.node}: {f.name} ({f.status})" for f in living[:8])
         more = f" and {len(living) - 8} more" if len(living) > 8 else ""
@@ -82,6 +83,7 @@ class Launch:
         except asyncio.CancelledError:
             # The operator aborts once; finding out what is true now is part of the abort, and has its own limit.
             await asyncio.shield(self._look(10.0))
+            self._tell_abort(workers, heads)
             raise
 
     async def _step(self, name: str, ranks: Sequence[RankPlan]) -> None:
@@ -135,10 +137,20 @@ class Launch:
         for node, found in census.items():
             if not isinstance(found, tuple):
                 self.results[node] = ("unknown", found.reason)
-            elif any(f.deployment == self._plan.deployment for f in found):
-                self.results[node] = ("started", "it had been started when the launch was aborted")
+                continue
+            ours = [f for f in found if f.deployment == self._plan.deployment]
+            if ours:
+                self.results[node] = ("started", f"when the launch was aborted: {ours[0].name} is {ours[0].status}")
             else:
                 self.results[node] = ("not_started", "")
+
+    def _tell_abort(self, workers: Sequence[RankPlan], heads: Sequence[RankPlan]) -> None:
+        """The last word on every node, also on those whose turn had not come."""
+        words = {"started": "done"}
+        for name, ranks in ((WORKERS, workers), (HEAD, heads)):
+            for rank in ranks:
+                state, detail = self.results[rank.node]
+                self._tell(name, rank.node, words.get(state, state), detail)
 
     def _tell(self, step: str, node: str, state: str, detail: str = "") -> None:
         self._emit(StepChanged(self._clock.wall(), step, node, state, detail))

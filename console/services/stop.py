@@ -164,9 +164,18 @@ def in_words(results: Mapping[str, tuple[str, str]]) -> str:
         rows = [(node, detail) for node, (s, detail) in results.items() if s == state]
         if not rows:
             continue
-        names = "; ".join(f"{node}: {detail}" if detail else node for node, detail in rows)
+        names = "; ".join(said_of(node, detail) for node, detail in rows)
         parts.append(f"{len(rows)} {word}" if state == "stopped" else f"{len(rows)} {word} ({names})")
     nothing = sum(1 for s, _ in results.values() if s == "nothing")
     if not parts:
         return f"nothing of a deployment on {nothing} node{'s' if nothing != 1 else ''}"
+    if nothing and not all(s in ("stopped", "nothing") for s, _ in results.values()):
+        parts.append(f"nothing on {nothing} other{'s' if nothing != 1 else ''}")
     return ", ".join(parts)
+
+
+def said_of(node: str, detail: str) -> str:
+    """A node and what is said of it; transport's sentences begin with the node's name already."""
+    if not detail:
+        return node
+    return detail if detail.startswith((f"{node} ", f"{node}:")) else f"{node}: {detail}"
