@@ -14,6 +14,9 @@ from console.base.toml_check import did_you_mean, has_control, named, shape_erro
 from console.base.toml_locate import Document, key_text, load_document
 from console.files.places import Places
 from console.files.read import read_text
+from console.files.settings_tables import Reader
+from console.telemetry.alarm_rules import AlarmPolicy
+from console.telemetry.guard_policy import GuardPolicy
 
 Colour = Literal["auto", "truecolor", "256", "16", "none"]
 Glyphs = Literal["unicode", "ascii"]
@@ -24,7 +27,7 @@ class Settings:
     """theme: by name. color: what the terminal can show. keys: action id -> keys, comma between several.
 
     poll_interval_s: seconds between a node's samples. keep_boots: boots kept in the journal, oldest go first; 0: all.
-    log_lines: lines held in memory. bell: the terminal's bell when a boot ends.
+    log_lines: lines held in memory. bell: the terminal's bell when a boot ends. guard, alarms: see their own types.
     """
 
     theme: str = "nightdeck"
@@ -36,6 +39,8 @@ class Settings:
     keep_boots: int = 500
     log_lines: int = 200_000
     keys: Mapping[str, str] = field(default_factory=dict)
+    guard: GuardPolicy = field(default_factory=GuardPolicy)
+    alarms: AlarmPolicy = field(default_factory=AlarmPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class _Table(BaseModel):
     log_lines: Annotated[int, Field(ge=1000, le=5_000_000)] = 200_000
 
 
-KNOWN = (*_Table.model_fields, "keys")
+KNOWN = (*_Table.model_fields, "keys", "guard", "alarms")
 
 
 def parse_settings(text: str, file: str) -> SettingsFile:
@@ -75,9 +80,16 @@ def parse_settings(text: str, file: str) -> SettingsFile:
         wrong = {str(e["loc"][0]) for e in error.errors(include_url=False) if e["loc"]}
         table = _Table.model_validate({k: v for k, v in data.items() if k not in wrong})
     keys = _keys(doc, data.get("keys", {}), errors)
-    settings = Settings(**{name: getattr(table, name) for name in _Table.model_fields}, keys=keys)
+    tables = Reader(doc)
+    settings = Settings(
+        **{name: getattr(table, name) for name in _Table.model_fields},
+        keys=keys,
+        guard=tables.guard(),
+        alarms=tables.alarms(),
+    )
+    errors.extend(tables.errors)
     errors.sort(key=lambda e: (e.line or 0, e.column or 0))
-    return SettingsFile(settings, tuple(errors), tuple(_unknown(doc, data)))
+    return SettingsFile(settings, tuple(errors), (*_unknown(doc, data), *tables.findings))
 
 
 def load_settings(places: Places) -> SettingsFile:

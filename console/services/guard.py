@@ -10,7 +10,7 @@ from typing import Any, Final
 from console.base.absent import Absent
 from console.base.text import clean_bytes
 from console.base.units import gib
-from console.boot.events import Cause, RankRef
+from console.boot.events import RankRef
 from console.cluster.model import Cluster
 from console.plan.model import LABEL_DEPLOYMENT, LABEL_RANK, Plan
 from console.probe import guard_program
@@ -128,20 +128,16 @@ def _started(answer: Completed) -> Guard | Absent:
     return started(answer.stdout)
 
 
-def guard_cause(trip: GuardTrip, rank: int, node: str, *, at: float | None = None) -> Cause:
-    """The cause `guard_tripped` for the cause engine; the evidence is the marker's numbers."""
+def marker_text(trip: GuardTrip, rank: int, node: str) -> str:
+    """What a guard did, in lines for the cause engine and for people."""
     some = trip.history[:: max(1, len(trip.history) // 6)]
     fell = [f"{-seconds:.1f} s before: {gib(size)} available" for seconds, size in some]
     how = {"engine": "through the container engine", "signal": "by a signal", "command": "by the command line"}
     ended = how.get(trip.killed_by, f"in vain ({'; '.join(trip.tried)})")
-    return Cause(
-        cls="guard_tripped",
-        sentence=f"the memory guard on {node} killed rank {rank}: {gib(trip.available_bytes, digits=2)} were "
-        f"available, its floor while {trip.stage} is {gib(trip.floor_bytes, digits=2)}",
-        action="ask for less memory (--gpu-memory-utilization, --max-model-len, --max-num-seqs), or lower the floor "
-        "in [guard] where the node was not in danger",
-        rank=rank,
-        node=node,
-        evidence=(f"killed {ended}", *fell),
-        at=at if at is not None else trip.at,
+    return "\n".join(
+        [
+            f"TRIPPED: the memory guard on {node} killed rank {rank} {ended}: {gib(trip.available_bytes, digits=2)} "
+            f"available, floor while {trip.stage} {gib(trip.floor_bytes, digits=2)}",
+            *fell,
+        ]
     )
