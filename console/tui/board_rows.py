@@ -11,10 +11,11 @@ from console.boot.state import BootState, Phase, RankState
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs, bar
-from console.tui.spans import Line, Span, clip, fit, safe, spread
+from console.tui.spans import Line, Span, clip, fit, safe, spread, width_of
 
 WIDE: Final = 134  # cells from which every stage has a column with words
 SILENT_S: Final = 60.0  # a booting rank that printed nothing for so long is worth a remark
+GRACE_S: Final = 3.0
 # (stage, heading, two letters, width)
 COLUMNS: Final[tuple[tuple[Stage, str, str, int], ...]] = (
     (Stage.IMAGE, "image", "im", 6),
@@ -62,7 +63,7 @@ def cell_of(rank: RankState, stage: Stage) -> Cell:
     return next((c for c in rank.cells if c.stage == stage), Cell(stage))
 
 
-def laggards(ranks: Sequence[RankState]) -> dict[int, str]:
+def laggards(ranks: Sequence[RankState], now: float | None = None) -> dict[int, str]:
     """Ranks that are behind most of the others, with the reason in words; nobody lags among fewer than three."""
     running = [r for r in ranks if r.stage is not None]
     if len(running) < 3:
@@ -75,7 +76,10 @@ def laggards(ranks: Sequence[RankState]) -> dict[int, str]:
         if stage is None:
             continue
         if stage < middle:
-            out[rank.rank] = f"behind: still in {stage.word}"
+            left = [r.stage_since for r in running if r.stage is not None and r.stage > stage]
+            if now is not None and any(at is not None and now - at < GRACE_S for at in left[: len(left) // 2 + 1]):
+                continue  # the others have only just moved on
+            out[rank.rank] = f"still in {stage.word}"
         elif stage == middle and rank.progress is not None:
             same.append((rank.rank, rank.progress))
     if len(same) >= 3:
@@ -135,6 +139,8 @@ def board_row(
 
 
 def _sign(cell: Cell, g: Glyphs) -> str:
+    if cell.stage == Stage.SERVING and cell.state == CellState.ACTIVE:
+        return g.fresh
     return {
         CellState.PENDING: g.pending,
         CellState.ACTIVE: g.active,
@@ -146,6 +152,8 @@ def _sign(cell: Cell, g: Glyphs) -> str:
 
 
 def _role(cell: Cell) -> str:
+    if cell.stage == Stage.SERVING and cell.state == CellState.ACTIVE:
+        return "ok"
     return "inferred" if cell.inferred and cell.state == CellState.DONE else ROLES[cell.state]
 
 
@@ -176,10 +184,15 @@ def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, h
         words = f"{cell.progress * 100:.0f}%" if cell.progress is not None else span(took) if took is not None else ""
     elif cell.state == CellState.DONE and not words and took is not None and took >= 1:
         words = span(took)
-    text = f"{_sign(cell, g)}{mark}" + (f" {words}" if words and room > 4 else "")
-    if len(text) > room:
-        text = f"{_sign(cell, g)}{mark} {words.split(' ')[0]}"
-    return [(fit(text, room), role), (" ", "text")]
+    sign = f"{_sign(cell, g)}{mark}"
+    words = shortened(words, room - len(sign) - 1)
+    return [(fit(f"{sign} {words}" if words else sign, room), role), (" ", "text")]
+
+
+def shortened(words: str, room: int) -> str:
+    """The words, or the figure in them, or nothing: a cut figure would be a wrong one."""
+    figure = next((w for w in words.split() if any(c.isdigit() for c in w)), "")
+    return next((w for w in (words, words.replace(" ", ""), figure) if width_of(w) <= room), "")
 
 
 def _current(rank: RankState, look: BoardLook, now: float) -> list[Span]:

@@ -163,7 +163,7 @@ class BootPane(Pane):
 
     def _draw_board(self, boot: BootState, look: BoardLook, detail: Lines) -> None:
         board = self.board
-        lag = laggards(boot.ranks)
+        lag = laggards(boot.ranks, self.now)
         if not board.touched:
             board.column = self._frontier(boot)
         current = board.cursor_key

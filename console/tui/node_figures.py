@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -137,7 +137,14 @@ def standouts(rows: Sequence[tuple[str, Figures]]) -> Standouts:
         for name in column(have(get), bad=bad, min_spread=spread).outliers:
             odd.add((name, field))
             remarks.append((name, words))
-    lowest = column(have(lambda f: f.available), bad="low", min_spread=GIB).worst or ""
-    temps = have(lambda f: f.temp)
-    hottest = column(temps, bad="high", min_spread=5.0).worst or ""
+    lowest = _worst(have(lambda f: f.available), "low", GIB / 2)
+    hottest = _worst(have(lambda f: f.temp), "high", 4.0)
     return Standouts(lowest, hottest, frozenset(odd), tuple(remarks))
+
+
+def _worst(values: Mapping[str, Float], bad: Literal["low", "high"], spread: float) -> str:
+    """The worst node, none where all are within `spread` of each other."""
+    known = [v for v in values.values() if not isinstance(v, Absent)]
+    if len(known) < 2 or max(known) - min(known) < spread:
+        return ""
+    return column(values, bad=bad, min_spread=spread).worst or ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from console.tui.glyphs import Glyphs
 from console.tui.spans import Line, Span, clip, fit, safe, wrap, wrap_spans
 
 # Parts of the budget in the order of the bar: (key of Plan.memory's node entry, words, role)
+FIGURES: Final = re.compile(r"-?\d+(?:\.\d+)?")
 PART_ROLES: Final = ("memory", "shmem", "network", "power", "temperature", "gpu", "active")
 SIGNS: Final = {Severity.BLOCK: ("failed", "bad bold", "blocked"), Severity.WARN: ("warn", "warn", "warning"),
                 Severity.INFO: ("info", "dim", "note")}  # fmt: skip
@@ -23,10 +25,10 @@ def finding_lines(findings: Sequence[Finding], width: int, glyphs: Glyphs, *, li
     """Findings, the gravest first: sign, code, message, what was seen, what to do."""
     order = {Severity.BLOCK: 0, Severity.WARN: 1, Severity.INFO: 2}
     out: list[Line] = []
-    for f in sorted(findings, key=lambda f: order.get(f.severity, 3)):
+    for f, nodes in grouped(sorted(findings, key=lambda f: order.get(f.severity, 3))):
         name, role, word = SIGNS.get(f.severity, ("info", "dim", "note"))
         sign = getattr(glyphs, name)
-        where = f"{safe(f.node)}: " if f.node else ""
+        where = "" if f.node is None or f.message.startswith(f"{f.node}:") else f"{safe(f.node)}: "
         seen = (
             f" (found {safe(f.observed)}" + (f", expected {safe(f.expected)})" if f.expected else ")")
             if f.observed
@@ -35,9 +37,27 @@ def finding_lines(findings: Sequence[Finding], width: int, glyphs: Glyphs, *, li
         out += wrap_spans(
             (f" {sign} {fit(word, 8)} ", role), f"{where}{safe(f.message, limit=600)}{seen}", "text", width, limit=limit
         )
+        if len(nodes) > 1:
+            out += wrap_spans((" " * 12, "dim"), f"likewise {_names(nodes[1:])}", "dim", width, limit=2)
         tail = f"{safe(f.code)}" + (f"   {glyphs.arrow} {safe(f.remedy, limit=400)}" if f.remedy else "")
         out += wrap_spans((" " * 12, "dim"), tail, "dim", width, limit=2)
     return out
+
+
+def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+    """Findings of several nodes that differ in figures alone, once: the first one's words, and all the nodes."""
+    out: dict[tuple[str, str, str], tuple[Finding, list[str]]] = {}
+    for finding in findings:
+        words = finding.message.replace(finding.node, "") if finding.node else finding.message
+        _, nodes = out.setdefault((finding.severity, finding.code, FIGURES.sub("#", words)), (finding, []))
+        if finding.node is not None and finding.node not in nodes:
+            nodes.append(finding.node)
+    return list(out.values())
+
+
+def _names(nodes: Sequence[str]) -> str:
+    shown = ", ".join(safe(n, limit=40) for n in nodes[:8])
+    return shown if len(nodes) <= 8 else f"{shown} and {len(nodes) - 8} more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from console.boot.state import Phase
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.actions import key_signs
-from console.tui.board_rows import BoardLook, board_header, board_row, cell_words, laggards, silent_for
+from console.tui.board_rows import BoardLook, board_header, board_row, cell_words, laggards, shortened, silent_for
 from console.tui.boot_lines import failure_lines, phase_span, step_lines, stop_lines, stop_sentence
 from console.tui.glyphs import ASCII, UNICODE
 from console.tui.spans import line_width, plain
@@ -27,8 +27,19 @@ def test_the_laggard_is_the_one_behind_and_nobody_when_half_are() -> None:
     halves = [replace(r, stage=Stage.NCCL if r.rank < 4 else Stage.WEIGHTS, progress=None) for r in boot.ranks]
     assert laggards(halves) == {}
     one = [replace(r, stage=Stage.RENDEZVOUS if r.rank == 2 else Stage.WEIGHTS, progress=None) for r in boot.ranks]
-    assert laggards(one) == {2: "behind: still in rendezvous"}
+    assert laggards(one) == {2: "still in rendezvous"}
     assert laggards(boot.ranks[4:6]) == {}
+    moved = [replace(r, stage_since=NOW - 1.0) for r in one]
+    assert laggards(moved, NOW) == {}
+    assert laggards(moved, NOW + 9.0) == {2: "still in rendezvous"}
+
+
+def test_a_figure_in_a_cell_is_never_cut() -> None:
+    assert shortened("0.4 s", 4) == "0.4s"
+    assert shortened("joined 8/8", 5) == "8/8"
+    assert shortened("joined", 5) == ""
+    assert shortened("14.96 GiB", 7) == "14.96"
+    assert shortened("14.96 GiB", 4) == ""
 
 
 def test_silence_counts_only_while_booting() -> None:

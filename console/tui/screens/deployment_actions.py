@@ -46,6 +46,10 @@ class DeploymentActions(Screen[None]):
             safe(text, limit=600), severity="error" if bad else "information", timeout=20 if bad else 6, markup=False
         )
 
+    def show_boot(self) -> None:
+        """Bring the boot and its log to the front."""
+        raise NotImplementedError
+
     def recipe_in_mind(self) -> Recipe | None:
         """The one under the cursor of the recipes, else the deployment's, else the first."""
         snapshot = self.hub.snapshot()
@@ -140,6 +144,7 @@ class DeploymentActions(Screen[None]):
                 return
             codes = tuple(dict.fromkeys(f.code for f in plan.blocks))
             slug = recipes[state["at"]].slug
+            self.show_boot()
             begin = self.hub.restart if restart else self.hub.launch
             work: Awaitable[BootState] = begin(slug, override=codes)
             self.run_job(f"launch {slug}", _awaited(work), lambda boot: f"boot {boot.number}: containers started")

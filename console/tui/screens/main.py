@@ -205,6 +205,10 @@ class MainScreen(LookActions):
         if focus:
             self.query_one(f"#{pane}", Pane).target.focus(scroll_visible=False)
 
+    def show_boot(self) -> None:
+        self.deck = "logs"
+        self.choose_pane("boot")
+
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         pane = next((a for a in event.widget.ancestors if isinstance(a, Pane)), None)
         if pane is not None and pane.id and pane.id != self.active:
