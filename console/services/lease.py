@@ -6,33 +6,33 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from console.base.errors import NightdeckError
 from console.base.text import clean_line, decode
-from console.transport.base import Fleet, Link, TransportError
+from console.transport.base import Fleet, Link, Stream, TransportError
 
 OPEN_TIMEOUT_S: Final = 15.0
+LET_GO_S: Final = 2.0
 # The word by which a block of a launch's findings is overridden names this code.
 NO_LEASE: Final = "no-lease"
 _TOKEN: Final = re.compile(r" ?\[[0-9a-f]{8}\]")
 
 # $1: who. One lock for a machine, whatever a cluster file calls it (the host's name is in it because machines may share
 # their /tmp, as a test bed's do). The kernel gives the lock up when this process ends, however it ends, so no lock is
-# ever stale. The file is opened for reading only and never removed: any user of the node can lock it, and there is no
-# moment in which two files have one name. Who holds it is told in a file of the holder's own, believed only while the
-# process that it names lives.
-PROGRAM: Final = """umask 022
-f=${TMPDIR:-/tmp}/nightdeck-lease-$(uname -n)
+# ever stale; a holder that is just ending is waited for. The file is opened for reading only and never removed: any
+# user of the node can lock it, and there is no moment in which two files have one name. Who holds it is told in a file
+# of the holder's own, believed only while the process that it names lives.
+PROGRAM: Final = """read -r n </proc/sys/kernel/hostname || exit 94
+f=${TMPDIR:-/tmp}/nightdeck-lease-$n
 if ! command -v flock >/dev/null 2>&1; then echo "no flock on this node"; exit 95; fi
+umask 022
 [ -e "$f" ] || (set -C; : >"$f") 2>/dev/null
 exec 9<"$f" || exit 96
-mine=$f.$(id -u)
-if ! flock -n 9; then
-  sleep 0.1
+if ! flock -w 0.3 9; then
   echo busy
   for h in "$f".*; do
     [ -f "$h" ] || continue
@@ -41,11 +41,12 @@ if ! flock -n 9; then
   done
   exit 75
 fi
+echo held
+mine=$f.$(id -u)
 trap 'exit 0' TERM HUP INT
 trap 'rm -f "$mine"' EXIT
 rm -f "$mine"
 (set -C; printf '%s %s\\n' "$$" "$1" >"$mine") 2>/dev/null
-echo held
 while read -r line; do :; done
 """
 
@@ -90,7 +91,7 @@ class Lease:
         self._nodes = sorted(set(nodes))
         self._token = f"[{secrets.token_hex(4)}]"
         self._who = f"{clean_line(who, limit=200)}{' since ' + since if since else ''} {self._token}"
-        self._stack = AsyncExitStack()
+        self._holds: list[AbstractAsyncContextManager[_Answer]] = []
         self.missing: dict[str, str] = {}
         self.unable: dict[str, str] = {}  # of the missing: those that answered, and cannot lock
         self.held: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class Lease:
         try:
             await self._take()
         except BaseException:
-            await self._stack.aclose()
+            await self._release()
             raise
         return self
 
@@ -108,7 +109,12 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.held = ()
-        await self._stack.aclose()
+        await self._release()
+
+    async def _release(self) -> None:
+        """All nodes at once."""
+        holds, self._holds = self._holds, []
+        await asyncio.gather(*(hold.__aexit__(None, None, None) for hold in holds))
 
     async def _take(self) -> None:
         rest = list(self._nodes)
@@ -138,7 +144,7 @@ class Lease:
             return _Answer(node, False, missing=error.what)
         except TimeoutError:
             return _Answer(node, False, missing=f"no answer to the lease in {OPEN_TIMEOUT_S:.0f} s")
-        self._stack.push_async_exit(hold.__aexit__)
+        self._holds.append(hold)
         if not answer.held and self._token in answer.holder:
             return _Answer(node, True)  # another name of a machine that this lease holds already
         return answer
@@ -183,7 +189,10 @@ async def _hold(link: Link, who: str) -> AsyncIterator[_Answer]:
                 ended = False
                 break
         if not ended:
-            yield _Answer(link.node, True)
+            try:
+                yield _Answer(link.node, True)
+            finally:
+                await _let_go(stream)
             return
         lines = [clean_line(line, limit=300) for line in decode(bytes(said)).splitlines()]
         if lines[:1] == ["busy"]:
@@ -192,3 +201,15 @@ async def _hold(link: Link, who: str) -> AsyncIterator[_Answer]:
         done = stream.result()
         why = " ".join(lines) or (clean_line(decode(done.stderr), limit=300) if done is not None else "")
         yield _Answer(link.node, False, missing=why or "the lease ended at once", answered=True)
+
+
+async def _let_go(stream: Stream) -> None:
+    """End the lock's process and wait until it is gone, so that the next lease of this console finds it free. Where
+    the node does not answer any more, the end of the channel does the same later."""
+    try:
+        async with asyncio.timeout(LET_GO_S):
+            await stream.end_input()
+            async for _ in stream.blocks():
+                continue
+    except (TransportError, TimeoutError):
+        return
