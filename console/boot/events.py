@@ -21,7 +21,9 @@ class RankRef:
 
 @dataclass(frozen=True, slots=True)
 class BootOpened:
-    """A launch begins, or (adopted=True) a running deployment was found by its labels. at, launched_at: epoch s."""
+    """A launch begins, or (adopted=True) a running deployment was found by its labels. at, launched_at: epoch s.
+
+    judge: an answer must be text to count."""
 
     at: float
     deployment: str
@@ -37,6 +39,7 @@ class BootOpened:
     served_name: str
     adopted: bool = False
     changed: tuple[str, ...] = ()
+    judge: bool = True
 
 
 @dataclass(frozen=True, slots=True)

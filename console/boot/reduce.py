@@ -52,6 +52,7 @@ def _opened(event: BootOpened) -> BootState:
         served_name=event.served_name,
         ranks=tuple(RankState(r.rank, r.node, r.container) for r in event.ranks),
         adopted=event.adopted,
+        judge=event.judge,
         changed=event.changed,
     )
 

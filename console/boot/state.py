@@ -86,6 +86,7 @@ class BootState:
     served_name: str
     ranks: tuple[RankState, ...]
     adopted: bool = False
+    judge: bool = True
     changed: tuple[str, ...] = ()
     ready_at: float | None = None
     ended_at: float | None = None

@@ -186,6 +186,7 @@ def _labels(
         labels.LABEL_SERVED: recipe.served_name,
         labels.LABEL_DEADLINE: f"{recipe.ready_timeout_s:g}",
         labels.LABEL_LAUNCHED: f"{launched_at:.3f}",
+        **({} if recipe.smoke_judge else {labels.LABEL_JUDGE: "off"}),
     }
 
 

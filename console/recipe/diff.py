@@ -73,6 +73,7 @@ def diff_recipes(a: Recipe, b: Recipe) -> list[Change]:
         before, after = getattr(a.nodes, field), getattr(b.nodes, field)
         _compare(out, "key", f"nodes.{field}", _names(before), _names(after))
     _compare(out, "key", "smoke", _smoke(a), _smoke(b))
+    _compare(out, "key", "smoke.judge", _judge(a), _judge(b))
     for name in _union(a.extra, b.extra):
         _compare(out, "extra", name, _json(a.extra, name), _json(b.extra, name))
     return out
@@ -149,6 +150,10 @@ def _words(value: tuple[str, ...] | None) -> str | None:
 
 def _names(value: tuple[str, ...] | str | None) -> str | None:
     return value or None if isinstance(value, str | None) else ", ".join(value) or None
+
+
+def _judge(recipe: Recipe) -> str:
+    return "on" if recipe.smoke_judge else "off"
 
 
 def _smoke(recipe: Recipe) -> str | None:

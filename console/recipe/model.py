@@ -57,7 +57,7 @@ class Recipe:
     args: the engine's arguments after shell-word reading: what the engine's argv receives, in order.
     env: as written. extra: unknown keys with their values, kept and shown.
     source: the file's text; digest: sha256 (hex) of it. findings: warnings from reading (unknown keys and so on).
-    gpus: "all" (default), "none", or docker's own --gpus value.
+    gpus: "all" (default), "none", or docker's own --gpus value. smoke_judge: an answer must be text to be ready.
     """
 
     slug: str
@@ -82,6 +82,7 @@ class Recipe:
     gpus: str = "all"
     memory: MemoryHints = MemoryHints()
     smoke: tuple[SmokePrompt, ...] = ()
+    smoke_judge: bool = True
     nodes: NodeChoice = NodeChoice()
     extra: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()

@@ -209,6 +209,7 @@ def _recipe(table: RecipeTable, agreed: Agreed, **rest: Any) -> Recipe:
         gpus=table.gpus or "all",
         memory=MemoryHints(hints.weights_gb, hints.resident_gb, hints.process_gb, hints.reserve_gib),
         smoke=(*prompts, *checks),
+        smoke_judge=table.smoke.judge == "on",
         nodes=NodeChoice(tuple(table.nodes.only), table.nodes.head, tuple(table.nodes.prefer)),
         **rest,
     )

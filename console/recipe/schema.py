@@ -44,8 +44,9 @@ class SmokeTable(_Table):
 
 
 class SmokesTable(_Table):
-    """`[smoke]`: bare prompts, checks, or both."""
+    """`[smoke]`: bare prompts, checks, or both. judge: "off" where answers are noise by nature (random weights)."""
 
+    judge: Literal["on", "off"] = "on"
     prompts: list[Text] = []
     checks: list[SmokeTable] = []
 

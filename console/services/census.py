@@ -18,6 +18,7 @@ from console.plan.model import (
     LABEL_DEPLOYMENT,
     LABEL_DIGEST,
     LABEL_HEAD,
+    LABEL_JUDGE,
     LABEL_LAUNCHED,
     LABEL_PORT,
     LABEL_RANK,
@@ -53,6 +54,7 @@ class Found:
     port: int | None = None
     served: str = ""
     deadline_s: float | None = None
+    judge: bool = True
     launched_at: float | None = None
     exit_code: int | None = None
     oom_killed: bool | None = None
@@ -138,6 +140,7 @@ def _found(node: str, row: Any) -> Found | None:
         port=_int(label(LABEL_PORT)),
         served=label(LABEL_SERVED),
         deadline_s=_float(label(LABEL_DEADLINE)),
+        judge=label(LABEL_JUDGE) != "off",
         launched_at=_float(label(LABEL_LAUNCHED)),
         exit_code=code if ended and isinstance(code, int) else None,
         oom_killed=oom if isinstance(oom, bool) else None,

@@ -173,6 +173,7 @@ class ConsoleHub(Preparing):
         follower = self._open_launch(plan, recipe, facts)
         for code in override:
             follower.apply(Acted(self._clock.wall(), "override", code, self._by))
+        self.vigil.launching(plan, recipe)
         launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply)
         try:
             if drop_caches or wants_drop(recipe):
@@ -209,6 +210,7 @@ class ConsoleHub(Preparing):
             port=plan.port,
             served_name=plan.served_name,
             changed=tuple(self.changes_since_last(recipe.slug)),
+            judge=recipe.smoke_judge,
         )
         follower = self._open(event, secrets=plan.secrets | secret_values(recipe.env, recipe.args))
         follower.keep_plan(recipe, plan, facts)
@@ -383,7 +385,7 @@ class ConsoleHub(Preparing):
         answer = await ask_health(link, host, state.port, state.served_name)
         if answer.state != "healthy":
             return {"ok": False, "text": "", "why": f"the API is {answer.state}: {answer.detail}"}
-        result = await ask_text(link, host, state.port, state.served_name, now=self._clock.monotonic)
+        result = await ask_text(link, host, state.port, state.served_name, now=self._clock.monotonic, judge=state.judge)
         return {
             "ok": result.ok,
             "text": result.text,

@@ -53,5 +53,6 @@ def open_found(rows: Sequence[Found], *, now: float) -> BootOpened | None:
         deadline_s=first.deadline_s or 1800.0,
         port=first.port or 8000,
         served_name=first.served,
+        judge=first.judge,
         adopted=True,
     )

@@ -21,12 +21,11 @@ BAD_TEXT_RETRY_S = 10.0
 class Readiness:
     """Asks the head of one deployment, from the head."""
 
-    def __init__(self, follower: Follower, fleet: Fleet, cluster: Cluster, clock: Clock, *, judge: bool = True) -> None:
+    def __init__(self, follower: Follower, fleet: Fleet, cluster: Cluster, clock: Clock) -> None:
         self._follower = follower
         self._fleet = fleet
         self._host = api_address(cluster.api_host)
         self._clock = clock
-        self._judge = judge
 
     async def until_over(self) -> None:
         """Watch the API as long as the boot lives: to ready, and then with a request now and again."""
@@ -66,7 +65,7 @@ class Readiness:
         if answer.state != "healthy" or not ask:
             return
         result = await ask_text(
-            link, self._host, state.port, state.served_name, now=self._clock.monotonic, judge=self._judge
+            link, self._host, state.port, state.served_name, now=self._clock.monotonic, judge=state.judge
         )
         state = self._follower.state
         if state.phase in (Phase.STOPPING, Phase.STOPPED):

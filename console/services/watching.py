@@ -28,6 +28,7 @@ from console.services.readiness import Readiness
 from console.services.series import SeriesBook
 from console.services.shelf import Shelf
 from console.services.tasks import Owner
+from console.services.vigil import Vigil, VigilOptions
 from console.telemetry.sample import Sample
 from console.transport.base import Fleet
 
@@ -52,6 +53,7 @@ class Watching:
         interval_s: float = 1.0,
         log_lines: int = 200_000,
         by: str = "",
+        vigil: VigilOptions | None = None,
     ) -> None:
         self._cluster = cluster
         self._fleet = fleet
@@ -80,6 +82,18 @@ class Watching:
         self._recipes, self._problems = shelf.load()
         ledger.told = lambda text: self._tell("error", text)
         ledger.cluster = cluster.name
+        self.vigil = Vigil(
+            vigil or VigilOptions(),
+            cluster=cluster,
+            fleet=fleet,
+            clock=clock,
+            owner=self._owner,
+            series=self._series,
+            follower=self._followers.get,
+            tell=self._tell,
+            touch=self._touch,
+            read_only=read_only,
+        )
         probe = telemetry_program()
         self._watches = {
             node.name: NodeWatch(
@@ -90,6 +104,7 @@ class Watching:
                 heard=self._sampled,
                 trouble_changed=self._node_hook(node.name),
                 interval_s=interval_s,
+                framed=self.vigil.recorder.frame if self.vigil.recorder is not None else None,
             )
             for node in cluster.nodes
         }
@@ -124,6 +139,8 @@ class Watching:
             notices=tuple(self._notices),
             job=self._job,
             read_only=self._read_only,
+            alarms=self.vigil.alarms.all,
+            lowest=self.vigil.lowest,
         )
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -173,6 +190,7 @@ class Watching:
             return
         self._closed = True
         await self._owner.close()
+        self.vigil.close()
         for follower in self._followers.values():
             follower.close()
         await asyncio.to_thread(self._ledger.close)
@@ -197,6 +215,8 @@ class Watching:
         """Ages grow without an event: a picture a second at least."""
         while True:
             await asyncio.sleep(1.0)
+            snap = self.snapshot()
+            self.vigil.tick(snap.nodes, snap.boots)
             self._touch()
 
     def _touch(self) -> None:
@@ -216,6 +236,7 @@ class Watching:
 
     def _sampled(self, sample: Sample) -> None:
         self._series.add(sample)
+        self.vigil.sampled(sample)
         answer = sample.containers
         for follower in tuple(self._followers.values()):
             follower.sampled(sample)
@@ -235,6 +256,7 @@ class Watching:
         def changed(trouble: str, why: str) -> None:
             for follower in tuple(self._followers.values()):
                 follower.node_changed(node, trouble, why)
+            self.vigil.node(node, trouble, why)
             self._touch()
 
         return changed
@@ -271,7 +293,7 @@ class Watching:
             return None
         return self._open(event)
 
-    def _open(self, event: BootOpened, *, secrets: frozenset[str] = frozenset(), judge: bool = True) -> Follower:
+    def _open(self, event: BootOpened, *, secrets: frozenset[str] = frozenset()) -> Follower:
         follower = Follower(
             event,
             fleet=self._fleet,
@@ -286,7 +308,7 @@ class Watching:
             earlier=self._ledger.stage_times(event.recipe),
         )
         self._followers[event.deployment] = follower
-        self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, judge=judge)
+        self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock)
         self._known.add(event.deployment)
         for name, watch in self._watches.items():
             if watch.trouble:
@@ -296,6 +318,7 @@ class Watching:
             ready = self._ready[event.deployment]
             self._owner.spawn(f"ready {event.deployment}", ready.until_over())
             self._owner.spawn(f"deadline {event.deployment}", ready.deadline())
+            self.vigil.opened(follower)
         self._heard(event.deployment, event)
         return follower
 
@@ -311,6 +334,9 @@ class Watching:
         self._touch()
 
     def _heard(self, deployment: str, event: Event) -> None:
+        follower = self._followers.get(deployment)
+        if follower is not None:
+            self.vigil.heard(follower.state, event)
         for heard in tuple(self._listeners):
             heard(deployment, event)
         self._touch()
@@ -321,7 +347,7 @@ class Watching:
                 return
             seq = self._log.next_seq
             now = self._clock.wall()
-            self._log.extend(
+            fresh = tuple(
                 LogLine(
                     seq + i,
                     rank,
@@ -334,6 +360,8 @@ class Watching:
                 )
                 for i, r in enumerate(records)
             )
+            self._log.extend(fresh)
+            self.vigil.lines(deployment, fresh)
             self._touch()
 
         return lines

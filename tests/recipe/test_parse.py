@@ -226,6 +226,11 @@ def test_smoke_in_both_forms() -> None:
     assert parse(text).smoke == (SmokePrompt("hi"), SmokePrompt("17*23", "391", 9))
 
 
+@pytest.mark.parametrize(("written", "judged"), [("", True), ('judge = "on"\n', True), ('judge = "off"\n', False)])
+def test_an_answer_is_judged_unless_the_recipe_says_not(written: str, judged: bool) -> None:
+    assert parse(f"{GOOD}[smoke]\n{written}").smoke_judge is judged
+
+
 @pytest.mark.parametrize(
     "image",
     [
