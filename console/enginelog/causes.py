@@ -132,7 +132,8 @@ def _of_the_world(evidence: Evidence, found: Sequence[Finding]) -> Finding | Non
     if differing:
         return max(differing, key=lambda f: f.weight)
     waited = _earliest([f for f in found if f.cls == "rendezvous_timeout" and f.tier is Tier.SYMPTOM])
-    absent = causes_world.missing(evidence)
+    heard = {f.rank for f in found}
+    absent = [r for r in causes_world.missing(evidence) if r.rank not in heard or not causes_world.began(r)]
     if not absent or (
         waited is None and any(causes_world.came(r) and r.rank == 0 and _joined(r) for r in evidence.ranks)
     ):

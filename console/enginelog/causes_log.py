@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
+from console.base.absent import Absent
 from console.enginelog.causes_finding import Finding, Tier, stage_of
 from console.enginelog.causes_time import Clock
 from console.enginelog.evidence import Hit, Mark, RankEvidence, Trace
@@ -35,6 +37,7 @@ _BY_PLACE: Final = (
     ("model_code_error", re.compile(r"model_executor/models|sglang/srt/models|transformers_modules|modeling_")),
 )  # fmt: skip
 # Requests of users fail in the API server without any harm to the engine.
+_WORKER: Final = re.compile(r"(?:Worker_TP|VllmWorker-|Worker_PP0_TP|TP)(\d{1,5})")
 _SERVES_USERS: Final = frozenset({"APIServer"})
 
 
@@ -53,12 +56,22 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
         if found is None:
             found = _of_hit(where, clock, hit, hit.index in relayed)
         out.append(found)
+    leads = _led_to_known(trail.traces)
     for trace in trail.traces:
-        if not trace.known and not _excused(where, clock, trace, ready, stopped):
+        if not trace.known and trace.index not in leads and not _excused(where, clock, trace, ready, stopped):
             out.append(_of_trace(where, clock, trace))
     if trail.lag_grew is not None:
         out.append(_of_lag(where, clock))
     return sorted(out, key=lambda f: (f.index if f.index is not None else -1, -f.weight))
+
+
+def _led_to_known(traces: tuple[Trace, ...]) -> set[int]:
+    """Lines of unknown exceptions that were handled, or wrapped, by one that is known: that one speaks for them."""
+    out: set[int] = set()
+    for earlier, later in pairwise(traces):
+        if later.chained and later.process == earlier.process and (later.known or later.index in out):
+            out.add(earlier.index)
+    return out
 
 
 def _excused(where: RankEvidence, clock: Clock, what: Hit | Trace, ready: float | None, stopped: float | None) -> bool:
@@ -110,7 +123,7 @@ def _tier(hit: Hit) -> Tier:
         return Tier.VICTIM
     if kind is Kind.HINT:
         return Tier.LOOSE
-    if not hit.traced and (hit.level == "WARNING" and hit.kind == "engine"):
+    if not hit.traced and (hit.level == "WARNING" and hit.kind != "nccl"):
         return Tier.LOOSE
     if not hit.traced and hit.level not in ("ERROR", "CRITICAL") and hit.signature.weight < _ENDS_BY_ITSELF:
         # The C libraries warn of what they then survive, and a bare line may be anyone's.
@@ -130,8 +143,10 @@ def _of_death(where: RankEvidence, clock: Clock, hit: Hit) -> Finding | None:
             return None
     else:
         return None
+    # An abort is how a watchdog or an assertion ends a process: they say why, where they speak.
+    tier = Tier.LOOSE if code == "-6" else Tier.STATE
     return _finding(
-        where, clock, hit, hit.signature, f"{what} {words}.", Tier.STATE, hit.signature.weight, (hit.text,), cls=cls
+        where, clock, hit, hit.signature, f"{what} {words}.", tier, hit.signature.weight, (hit.text,), cls=cls
     )
 
 
@@ -145,7 +160,7 @@ def _of_trace(where: RankEvidence, clock: Clock, trace: Trace) -> Finding:
         action,
         Tier.PROOF,
         _UNKNOWN_WEIGHT,
-        where.rank,
+        _rank_of(where, trace.process),
         where.node,
         stage_of(where.cells, trace.index),
         where.file,
@@ -178,6 +193,15 @@ def _of_lag(where: RankEvidence, clock: Clock) -> Finding:
     )
 
 
+def _rank_of(where: RankEvidence, process: str | None) -> int | None:
+    """The rank that a line is of: in a container of several workers, the worker's own."""
+    joined = where.numbers.joined if where.numbers is not None else ()
+    if isinstance(joined, Absent) or len(joined) < 2 or process is None:
+        return where.rank
+    found = _WORKER.fullmatch(process)
+    return int(found[1]) if found else where.rank
+
+
 def _finding(
     where: RankEvidence,
     clock: Clock,
@@ -196,7 +220,7 @@ def _finding(
         signature.action,
         tier,
         weight,
-        where.rank,
+        _rank_of(where, hit.process),
         where.node,
         stage_of(where.cells, hit.index) or signature.stage,
         where.file,

@@ -34,7 +34,9 @@ def came(where: RankEvidence) -> bool:
 def missing(evidence: Evidence) -> list[RankEvidence]:
     """Ranks that never came to the rendezvous, as far as the evidence covers every rank: of a rank without a log and
     without a known state nothing is known."""
-    out = []
+    out: list[RankEvidence] = []
+    if len(evidence.ranks) < 2:
+        return out
     for where in evidence.ranks:
         if where.rank is None or came(where):
             continue

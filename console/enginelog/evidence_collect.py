@@ -28,13 +28,32 @@ _CHAINED: Final = ("During handling of the above", "The above exception was the 
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})')
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
 _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
-# What launchers and older engines put before a line, and the record leaves in its text: torchrun's `[rank3]: `, a level
-# without brackets around its source, a worker's name without a bare pid.
+# What launchers, service managers and older engines put before a line, and the record leaves in its text.
 _BEFORE: Final = re.compile(
-    r"(?:\[[Rr]ank ?\d{1,6}\]:? ?(?!\[)|\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?|\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?"
-    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?)+"
+    "(?:"
+    + "|".join(
+        (
+            r"\[[Rr]ank ?\d{1,6}\]:? ?(?!\[)",
+            r"\[\d{4}-\d\d-\d\dT[\d:.]{8,20}Z\] ?",
+            r"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \S{1,60} [^\s:]{1,60}: ?",
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,6} \[\w{1,10}\] (?:\(\w{1,20}\) )?",
+            r"\[[IWEF] [\w./\-]{1,80}:\d{1,7}\] ?",
+            r"\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?",
+            r"\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?",
+            r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?",
+        )
+    )
+    + ")+"
 )
-_LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d ")
+# How the ordinary lines begin that matter all the same.
+_TELLING: Final = frozenset({"Engine ", "[shutdo", "Parent ", "No avai"})
+_WAITS: Final = "No available shared memory broadcast block"
+_MAYBE: Final = frozenset("[(0123456789DIWECAFJMNOS")
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d |\[([IWEF]) ")
+_LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
+# The last line of a traceback whose beginning is not at hand.
+_ORPHAN: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt): ")
 _Key = tuple[str | None, int | None, bool]
 
 
@@ -53,6 +72,8 @@ class CauseCollector:
     def __init__(self, rank: int | None = None) -> None:
         self.rank = rank
         self.died = False
+        self.records = 0
+        self._repeats = 0
         self._hits: list[Hit] = []
         self._counts: dict[int, int] = {}
         self._traces: list[Trace] = []
@@ -76,8 +97,14 @@ class CauseCollector:
 
     @property
     def alarming(self) -> bool:
-        """Something was seen that deserves a diagnosis now: a cause, a wrapper, a victim's words or a traceback."""
+        """Something was seen that deserves a diagnosis now: a cause, a wrapper or the end of a traceback."""
         return self.died
+
+    @property
+    def news(self) -> int:
+        """Records that say something: a line by which a rank says each minute that it waits, or cannot reach the head's
+        store, is none. While this number stands still, so does the rank, as far as its log shows."""
+        return self.records - self._repeats
 
     def feed(self, records: Iterable[Record]) -> None:
         batch = records if isinstance(records, list) else list(records)
@@ -96,7 +123,7 @@ class CauseCollector:
                 if kind == "uvicorn":
                     if self._ready is None and "Application startup complete" in text:
                         self._ready = Mark(record.index, record.docker_at, log_at)
-                elif start == "Engine " or start == "[shutdo" or start == "Parent " or start == "Receive":
+                elif start in _TELLING:
                     self._log_at = log_at
                     self._said(start, record)
                 elif kind == "engine" and self._ready is None and "Application startup complete" in text:
@@ -105,6 +132,7 @@ class CauseCollector:
             self._log_at = log_at
             self._look(record)
         self._log_at = log_at
+        self.records += len(batch)
         last = batch[-1]
         if self._first is None:
             self._first = Mark(batch[0].index, batch[0].docker_at, batch[0].log_at)
@@ -151,19 +179,26 @@ class CauseCollector:
 
     def _look(self, record: Record) -> None:
         text = record.text
-        if text[:1] in "[(DIWEC" and (before := _BEFORE.match(text)):
+        if text[:1] in _MAYBE and (before := _BEFORE.match(text)):
             level = _LEVEL.search(before[0])
-            record = replace(record, text=text[before.end() :], level=level[1] if level else record.level)
+            known = record.level if level is None else level[1] or _LETTERS[level[2]]
+            record = replace(record, text=text[before.end() :], level=known)
             text = record.text
+            if record.level == "INFO" or record.level == "DEBUG":
+                return
         key = (record.process, record.pid, record.kind == "engine")
         if self._follow is not None and self._follow[0] == key:
             self._followed(text)
         first = text[:1]
-        if text.startswith("Traceback (most recent call last)"):
+        if _TRACEBACK in text:
             if len(self._open) >= _MAX_OPEN:
                 self._open.clear()
-            self._open[key] = _Open(record.index, record.docker_at, key in self._chain)
+            self._open[key] = opened = _Open(record.index, record.docker_at, key in self._chain)
             self._chain.discard(key)
+            if not text.startswith(_TRACEBACK):
+                # "… hit an exception: Traceback": some writers give the lines that follow no head.
+                self._open[(None, None, False)] = opened
+                self._match(record, key, False)
             return
         trace = self._open.get(key)
         if first in (" ", "\t", ""):
@@ -171,14 +206,15 @@ class CauseCollector:
                 trace.frames.append(f"{found[1]} in {found[2]}")
             return
         if trace is not None and (record.level in ("ERROR", "CRITICAL", None)):
-            del self._open[key]
+            self._open = {k: v for k, v in self._open.items() if v is not trace}
             if _EXCEPTION.match(text):
                 self._traced(record, trace, key)
                 return
         if text.startswith(_CHAINED):
             self._chain.add(key)
             return
-        self._match(record, key, False)
+        orphan = record.kind == "raw" and record.level is None and _ORPHAN.match(text) is not None
+        self._match(record, key, orphan)
 
     def _traced(self, record: Record, trace: _Open, key: _Key) -> None:
         known = self._match(record, key, True, trace.frames)
@@ -213,6 +249,8 @@ class CauseCollector:
                 if self._stop is None and not self.died:
                     self._stop = Mark(record.index, record.docker_at, self._log_at)
                 continue
+            if signature.cls == "head_gone" or _WAITS in text:
+                self._repeats += 1
             telling = telling or signature.kind is not Kind.HINT
             count = self._counts.get(id(signature), 0)
             self._counts[id(signature)] = count + 1

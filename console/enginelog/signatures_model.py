@@ -67,7 +67,7 @@ class _Said(dict[str, str]):
 
 
 _SHOWN: Final = 160
-_EMPTY: Final = re.compile(r" ?\(\?\)")
+_EMPTY: Final = re.compile(r" ?\([^()]{0,40}\?[^()]{0,40}\)")
 
 
 def said(found: re.Match[str] | None) -> dict[str, str]:

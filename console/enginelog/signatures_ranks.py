@@ -77,6 +77,6 @@ RANKS: Final[tuple[Signature, ...]] = (
         "The process ran out of file descriptors.", "start with --ulimit nofile=1048576:1048576", weight=84),
     sig("ray_resources_missing", ("No available node types can fulfill", "placement group", "Ray does not allocate any GPUs", "Current node has no GPU available", "resource request", "Total available GPUs", "number of required GPUs"), r"No available node types can fulfill resource request[^\n]{0,160}|Cannot provide a placement group[^\n]{0,200}|Ray does not allocate any GPUs[^\n]{0,80}|Current node has no GPU available[^\n]{0,120}|number of required GPUs exceeds the total number of available GPUs|cannot be scheduled right now",
         "Ray has not the GPUs that the engine asks for.", "see `ray status`: every node must have joined, with its GPU free", weight=82),
-    sig("nccl_collective_timeout", ("unhandled system error", "unhandled cuda error", "internal error", "invalid usage", "ncclSystemError", "ncclInternalError", "ncclUnhandledCudaError", "ncclInvalidUsage"), r"NCCL error[^\n]{0,160}(?:unhandled system error|unhandled cuda error|internal error|invalid usage)[^\n]{0,80}|nccl(?:System|Internal|UnhandledCuda)Error|ncclInvalidUsage",
-        "NCCL failed without saying why.", "read the NCCL WARN lines above it; start with NCCL_DEBUG=INFO", kind=Kind.WRAPPER, weight=28, stage="nccl"),
+    sig("rdma_error", ("unhandled system error", "ncclSystemError"), r"NCCL error[^\n]{0,160}unhandled system error|ncclSystemError",
+        "NCCL failed on a call to the system, and does not say which.", "read the NCCL WARN lines above it (NCCL_DEBUG=INFO); then GID index, HCA list, ulimits, peers", kind=_SYMPTOM, weight=28, stage="nccl"),
 )  # fmt: skip
