@@ -17,7 +17,9 @@ from console.recipe.model import Recipe
 from console.services.image_sync import NodeImage
 from console.services.images import Image
 from console.services.page_cache import Dropped
+from console.telemetry.alarms import Alarm
 from console.telemetry.sample import Sample
+from console.telemetry.trend import Lowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,9 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     job: str = ""
     read_only: bool = False
+    # Newest first, those that are over too; and the node that has the least memory, or runs out of it first.
+    alarms: tuple[Alarm, ...] = ()
+    lowest: Lowest | None = None
 
 
 class HubApi(Protocol):

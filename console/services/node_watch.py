@@ -27,8 +27,8 @@ SILENCE_S = 20.0
 
 
 class NodeWatch:
-    """One node as the console knows it. heard: called with each sample; trouble_changed: when the way to the node
-    breaks (trouble, sentence) or is there again ("", "")."""
+    """One node as the console knows it. heard: called with each sample; framed: each frame as it came.
+    trouble_changed: when the way to the node breaks (trouble, sentence) or is there again ("", "")."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class NodeWatch:
         heard: Callable[[Sample], None],
         trouble_changed: Callable[[str, str], None],
         interval_s: float = 1.0,
+        framed: Callable[[str, Frame], None] | None = None,
     ) -> None:
         self.node = node
         self._link = link
@@ -47,6 +48,7 @@ class NodeWatch:
         self._clock = clock
         self._heard = heard
         self._trouble_changed = trouble_changed
+        self._framed = framed
         self._options = ProbeOptions(interval_s=interval_s, container_cli=node.container_cli)
         self._sampler = Sampler(node.name)
         self.trouble = ""
@@ -130,6 +132,8 @@ class NodeWatch:
         raise TransportError(Trouble.LOST, f"the probe ended: {words}", node=self.node.name, remedy=remedy)
 
     def _take(self, frame: Frame) -> None:
+        if self._framed is not None:
+            self._framed(self.node.name, frame)
         sample = self._sampler.step(
             frame,
             received_at=self._clock.monotonic(),

@@ -11,7 +11,7 @@ from console.telemetry.thresholds import RULES, Rule
 
 # Levels beside those of `thresholds`: they need more than one sample of one node.
 MORE_RULES: Final = (
-    Rule("memory-falls", "seconds_to_empty", 120.0, 300.0, Severity.BLOCK, "memory runs out soon", hold_s=2.0),
+    Rule("memory-falls", "seconds_to_empty", 120.0, 300.0, Severity.BLOCK, "memory runs out soon", hold_s=4.0),
     Rule("node-lost", "age_s", 10.0, 3.0, Severity.BLOCK, "no sample of the node"),
     Rule("deadline-near", "seconds_to_deadline", 300.0, 301.0, Severity.WARN, "the deadline is near"),
     # Drafts that are never accepted are the sign of garbled output (acceptance length 1.0).

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from console.base.absent import Absent
-from console.base.units import duration, gib
+from console.base.units import GIB, duration, gib
 from console.telemetry.history import Series, time_to_empty
 from console.telemetry.sample import Float
 
 # A boot allocates 80 GiB in five seconds and then stands still: only what falls over both windows is a trend.
-SHORT_S: Final = 10
+SHORT_S: Final = 6
 LONG_S: Final = 30
 # Beyond this a forecast says nothing.
 HORIZON_S: Final = 900.0
+# Weights that load take memory as planned: with more than this left, a slope is no forecast.
+NEAR_BYTES: Final = 16 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +39,25 @@ class Lowest:
 
 
 def seconds_to_empty(available: Series, left: Float, now: float) -> Float:
-    """Seconds until nothing is left, by the slower of the slopes of two windows; absent while it does not fall."""
+    """Seconds until nothing is left, by the slower of the slopes of two windows; infinite while it does not fall, or
+    while there is plenty; absent where too little is known."""
     slopes: list[float] = []
     for window in (SHORT_S, LONG_S):
         slope = available.slope(window, now)
         if isinstance(slope, Absent):
             return slope
         slopes.append(slope)
+    if isinstance(left, Absent):
+        return left
     seconds = time_to_empty(left, max(slopes))
-    if not isinstance(seconds, Absent) and seconds > HORIZON_S:
-        return Absent("it falls slowly")
+    if isinstance(seconds, Absent) or seconds > HORIZON_S or left > NEAR_BYTES:
+        return math.inf
     return seconds
 
 
 def lowest(available: Mapping[str, int], empty: Mapping[str, Float]) -> Lowest | None:
     """available: by node. None where no node says."""
-    soon = {n: s for n, s in empty.items() if not isinstance(s, Absent) and n in available}
+    soon = {n: s for n, s in empty.items() if not isinstance(s, Absent) and math.isfinite(s) and n in available}
     if soon:
         first = min(soon, key=lambda n: (soon[n], n))
         return Lowest(first, available[first], soon[first])
