@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,7 +13,7 @@ from console.base.absent import Absent
 from console.base.text import clean_bytes, decode
 from console.transport.base import Link, TransportError
 
-HELP_S: Final = 180.0  # importing the engine takes 10-40 s on a node that has it not in its page cache
+HELP_S: Final = 120.0  # importing the engine takes 10-40 s on a node that has it not in its page cache
 _FLAG: Final = re.compile(r"(?<![\w-])(--[a-zA-Z][\w-]*)")
 
 
@@ -18,7 +21,8 @@ async def known_flags(
     link: Link, cli: str, image: str, entrypoint: Sequence[str] | None, words: Sequence[str]
 ) -> frozenset[str] | Absent:
     """Long flags of `IMAGE WORDS --help`. entrypoint: the recipe's own; its rest goes before the words."""
-    argv = [cli, "run", "--rm", "--pull", "never", "--network", "none"]
+    name = f"nd-help-{secrets.token_hex(4)}"
+    argv = [cli, "run", "--rm", "--name", name, "--pull", "never", "--network", "none"]
     rest: list[str] = []
     if entrypoint:
         argv += ["--entrypoint", entrypoint[0]]
@@ -27,11 +31,19 @@ async def known_flags(
         done = await link.run([*argv, image, *rest, *words], timeout=HELP_S, limit=8 << 20)
     except TransportError as error:
         return Absent(error.what)
+    finally:
+        # An image that takes --help for a start would run on: ending its client does not end it.
+        await asyncio.shield(_remove(link, cli, name))
     flags = frozenset(_FLAG.findall(decode(done.stdout)))
     if not done.ok or len(flags) < 10:  # an engine has hundreds; fewer is something else's help
         said = clean_bytes(done.stderr.strip().split(b"\n")[-1], limit=300)
         return Absent(said or f"--help named {len(flags)} flags, exit status {done.status}")
     return flags
+
+
+async def _remove(link: Link, cli: str, name: str) -> None:
+    with contextlib.suppress(TransportError):  # the node went away: nothing can be removed there now
+        await link.run([cli, "rm", "-f", name], timeout=15.0)
 
 
 def unknown(flags: frozenset[str], used: Sequence[str]) -> list[str]:

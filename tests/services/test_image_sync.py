@@ -154,14 +154,14 @@ async def test_cancelling_leaves_nothing_running_and_nothing_half(tmp_path: Path
     made[0].replace('"save "*) cat', '"save "*) echo $$ >"$S/saving"; sleep 1000; cat')
     task = asyncio.create_task(synced(cluster, fleet, 3))
     async with asyncio.timeout(20):
-        while not (text := made[0].said("saving")).strip():
+        while not (text := made[0].said("saving")).strip():  # noqa: ASYNC110  a process has no event to wait for
             await asyncio.sleep(0.02)
     pid = int(text)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(20):
-        while alive(pid):
+        while alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert made[1].image is None and made[2].image is None
 
