@@ -191,6 +191,8 @@ class ContainerEngine:
         code = 137  # a program that is cancelled was killed
         try:
             code = await container.program.run()
+            while container.stubborn:  # hung in the kernel: it does not go by itself either
+                await self.clock.sleep(5)
         except asyncio.CancelledError:
             pass  # `kill` cancels; the task ends here and nowhere else
         except Exception as e:  # noqa: BLE001 a fault of the lab itself must be visible in the container's log

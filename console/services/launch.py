@@ -19,6 +19,7 @@ from console.transport.base import Completed, Fleet, TransportError
 
 WORKERS = "start workers"
 HEAD = "start head"
+ABORT_WAIT_S = 10.0  # a start that was asked for is let end: cut off in the middle, it may come to be all the same
 RUN_TIMEOUT_S = 120.0  # `docker run -d` of a local image takes 0.1 s; a node that is short of memory takes minutes
 
 
@@ -89,7 +90,13 @@ class Launch:
     async def _step(self, name: str, ranks: Sequence[RankPlan]) -> None:
         for rank in ranks:
             self._tell(name, rank.node, "running")
-        await asyncio.gather(*(self._start(name, rank) for rank in ranks))
+        starts = [asyncio.create_task(self._start(name, r), name=f"{name} on {r.node}") for r in ranks]
+        try:
+            await asyncio.wait(starts)
+        finally:
+            await self._let_end(starts)
+        for start in starts:
+            start.result()
         bad = [(r, *self.results[r.node]) for r in ranks if self.results[r.node][0] != "started"]
         if not bad:
             return
@@ -102,6 +109,18 @@ class Launch:
             remedy="what was started is kept for its logs; `nightdeck stop` removes it",
             results=self.results,
         )
+
+    async def _let_end(self, starts: Sequence[asyncio.Task[None]]) -> None:
+        """After an abort: what is under way is answered, or cut off at the limit."""
+        running = [start for start in starts if not start.done()]
+        if not running:
+            return
+        try:
+            await asyncio.wait(running, timeout=ABORT_WAIT_S)
+        finally:
+            for start in running:
+                start.cancel()
+        await asyncio.wait(running)
 
     async def _start(self, step: str, rank: RankPlan) -> None:
         self.results[rank.node] = ("unknown", "asked, not answered yet")
@@ -142,7 +161,7 @@ class Launch:
             if ours:
                 self.results[node] = ("started", f"when the launch was aborted: {ours[0].name} is {ours[0].status}")
             else:
-                self.results[node] = ("not_started", "")
+                self.results[node] = ("unknown", "its start was cut off, and no container is there yet")
 
     def _tell_abort(self, workers: Sequence[RankPlan], heads: Sequence[RankPlan]) -> None:
         """The last word on every node, also on those whose turn had not come."""

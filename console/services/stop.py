@@ -70,6 +70,7 @@ class Stop:
             await self._collect(self.found)
         await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(self.found).items()))
         await self._again(silent)
+        self.results = {n.name: self.results[n.name] for n in self._cluster.nodes if n.name in self.results}
         self._emit(StopEnded(self._clock.wall(), self.outcome))
         return self.results
 

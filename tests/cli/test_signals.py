@@ -1,0 +1,111 @@
+"""Interrupted, killed, cut off from its reader: what is true is said, and nothing is left hanging."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.cli.conftest import RECIPE, ROOT, MakeLab
+
+TWO = ("--nodes", "2")
+
+
+def until_event(process: subprocess.Popen[str], **wanted: str) -> None:
+    """Read JSON lines until one has these values."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        row = json.loads(line)
+        if all(row.get(key) == value for key, value in wanted.items()):
+            return
+    raise AssertionError(f"ended without {wanted}: {process.stderr.read() if process.stderr else ''}")
+
+
+def test_an_interrupt_while_starting_leaves_a_true_result_a_node(lab: MakeLab) -> None:
+    console = lab(nodes=3)
+    process = console.start("--json", "launch", RECIPE, "--nodes", "3")
+    until_event(process, event="step_changed", step="start workers", state="running")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    last = json.loads(out.splitlines()[-1])
+    assert last["result"] == "aborted"
+    told = {n["node"]: n["result"] for n in last["nodes"]}
+    assert told.keys() == {"dgx1", "dgx2", "dgx3"}
+    assert "aborted" in err and "interrupted" in err
+    stopped = console.run("--json", "stop", "--grace", "1")
+    assert stopped.code == 0
+    there = {n["node"] for n in stopped.json["nodes"] if n["result"] == "stopped"}
+    assert there == {node for node, result in told.items() if result == "started"}
+
+
+def test_an_interrupt_while_watching_keeps_the_deployment(lab: MakeLab) -> None:
+    console = lab(speed=60)
+    process = console.start("--json", "launch", RECIPE, *TWO)
+    until_event(process, event="rank_progress")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    boot = console.run("--json", "status").deployment
+    assert {r["state"] for r in boot["ranks"]} == {"running"}
+    assert console.run("stop", "--grace", "1").code == 0
+
+
+def test_a_console_that_was_killed_loses_nothing(lab: MakeLab) -> None:
+    console = lab(speed=60)
+    process = console.start("--json", "launch", RECIPE, *TWO)
+    until_event(process, event="rank_progress", rank=0)  # type: ignore[arg-type]
+    process.kill()
+    process.communicate(timeout=30)
+    boot = console.run("--json", "status").deployment
+    assert (boot["boot"], boot["recipe"], boot["state"], boot["adopted"]) == (1, RECIPE, "booting", True)
+    assert all(r["stage"] for r in boot["ranks"])
+    numbers = [b["number"] for b in console.run("--json", "boots").json["boots"]]
+    assert numbers == [1]
+    assert console.run("stop", "--grace", "1").code == 0
+
+
+def test_a_reader_that_goes_away_ends_the_output_quietly(lab: MakeLab) -> None:
+    console = lab()
+    assert console.run("launch", RECIPE, *TWO).code == 0
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" | head -1', "sh", sys.executable, "-m", "console", "--cluster", console.cluster, "logs"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stdout.startswith("r") and ran.stdout.count("\n") == 1
+    assert "Traceback" not in ran.stderr and "Broken" not in ran.stderr
+    process = console.start("logs", "-f")
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline().startswith("r")
+    process.stdout.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) in (0, 130)
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+def test_the_command_line_never_loads_textual() -> None:
+    code = (
+        "import sys; from console.assemble import main\n"
+        "try: main(['--json', 'recipes'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('textual' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr[-500:]
+
+
+def test_two_launches_at_once_never_mix(lab: MakeLab) -> None:
+    console = lab()
+    both = [console.start("--json", "launch", RECIPE, *TWO, "--detach") for _ in range(2)]
+    ended = [(process.communicate(timeout=60), process.returncode) for process in both]
+    for (_, err), code in ended:
+        assert code in (0, 1, 4) and (code == 0 or "nightdeck: " in err)
+    living = console.run("--json", "status").json["deployments"]
+    containers = [r["container"] for boot in living for r in boot["ranks"] if r["container"]]
+    assert len(containers) == len(set(containers))
+    assert console.run("--json", "stop", "--all", "--grace", "1").json["result"] == "stopped"
