@@ -100,7 +100,14 @@ class DiskWorld:
         return self._shelf.load()
 
     def boots(self) -> Sequence[BootSummary]:
-        return Ledger(Journal(self._places.boots)).boots()
+        return self.ledger().boots()
+
+    def ledger(self) -> Ledger:
+        return Ledger(Journal(self._places.boots))
+
+    @property
+    def state_folder(self) -> Path:
+        return self._places.state
 
     def cluster(self) -> Cluster:
         """The cluster that is meant. Raises FileError, UsageError."""
@@ -159,7 +166,7 @@ class DiskWorld:
             cluster=cluster,
             fleet=make_fleet(cluster, self._clock),
             shelf=self._shelf,
-            ledger=Ledger(Journal(self._places.boots)),
+            ledger=Ledger(Journal(self._places.boots), keep=settings.keep_boots),
             clock=self._clock,
             read_only=self._args.read_only or settings.read_only,
             follow=follow,

@@ -1,19 +1,18 @@
-"""`recipes`, `boots`: what could run, and what has run."""
+"""`recipes`: what could run."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from console.base.errors import ExitCode, UsageError
 from console.base.secrets import mask_argv, mask_env
-from console.boot.to_json import plain, stamp
+from console.boot.to_json import plain
 from console.cli.out import Out
 from console.cli.world import World
 from console.recipe.model import Recipe
-from console.services.hub import BootSummary, RecipeProblem
+from console.services.hub import RecipeProblem
 
 
 def recipes(args: argparse.Namespace, world: World, out: Out) -> int:
@@ -113,48 +112,3 @@ def _where(problem: RecipeProblem) -> str:
         if problem.column is not None:
             where += f":{problem.column}"
     return f"{where}: {problem.key}" if problem.key else where
-
-
-def boots(args: argparse.Namespace, world: World, out: Out) -> int:
-    rows = list(world.boots())
-    if args.id:
-        rows = [b for b in rows if args.id in (b.id, str(b.number))]
-        if not rows:
-            raise UsageError(f"no boot {args.id!r} in the ledger", remedy="`nightdeck boots` lists them")
-    if out.as_json:
-        out.data({"schema": 1, "boots": [_boot(b) for b in rows]})
-        return ExitCode.DONE
-    table = [
-        [
-            str(b.number),
-            datetime.fromtimestamp(b.started_at, UTC).strftime("%m-%d %H:%M"),
-            b.recipe,
-            b.state,
-            "" if b.ready_s is None else f"{b.ready_s:.0f} s",
-            "" if b.min_available_bytes is None else f"{b.min_available_bytes / 2**30:.1f} GiB",
-            "" if b.tokens_per_s is None else f"{b.tokens_per_s:.1f}",
-            "; ".join(b.changed) or b.cause,
-            b.note,
-        ]
-        for b in rows
-    ]
-    heads = ["boot", "started UTC", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
-    out.table(heads, table, right=[0, 4, 5, 6])
-    return ExitCode.DONE
-
-
-def _boot(boot: BootSummary) -> dict[str, object]:
-    return {
-        "id": boot.id,
-        "number": boot.number,
-        "recipe": boot.recipe,
-        "started_at": stamp(boot.started_at),
-        "changed": list(boot.changed),
-        "state": boot.state,
-        "cause": boot.cause or None,
-        "ready_s": boot.ready_s,
-        "stages": dict(boot.stages),
-        "min_available_bytes": boot.min_available_bytes,
-        "tokens_per_s": boot.tokens_per_s,
-        "note": boot.note or None,
-    }

@@ -13,7 +13,17 @@ from typing import Any
 
 from console.base.errors import ExitCode, NightdeckError
 from console.base.secrets import mask_text
-from console.cli import cmd_cluster, cmd_diagnose, cmd_image, cmd_launch, cmd_plan, cmd_recipes, cmd_status
+from console.cli import (
+    cmd_boots,
+    cmd_cluster,
+    cmd_diagnose,
+    cmd_diff,
+    cmd_image,
+    cmd_launch,
+    cmd_plan,
+    cmd_recipes,
+    cmd_status,
+)
 from console.cli.out import Out
 from console.cli.parser import build_parser
 from console.cli.world import World
@@ -37,7 +47,8 @@ ASYNC: dict[str, Work] = {
 }
 SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
     "recipes": cmd_recipes.recipes,
-    "boots": cmd_recipes.boots,
+    "boots": cmd_boots.boots,
+    "diff": cmd_diff.diff,
     "diagnose": cmd_diagnose.run,
 }
 

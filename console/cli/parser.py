@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from console import __version__
+from console.cli.parser_ledger import add_ledger_commands
 
 EPILOG = """\
 exit codes: 0 done · 1 failed, and the output says what · 2 wrong use or a bad file · 3 not ready in time ·
@@ -114,8 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
         "files", metavar="FILE", nargs="*", help="logs, or a folder of evidence; `-` or none: standard input"
     )
 
-    p = add("boots", "the ledger: every boot that was kept")
-    p.add_argument("id", metavar="ID", nargs="?", help="number or id of one boot")
+    add_ledger_commands(add)
 
     p = add("cluster", "write or check the cluster file")
     sub = p.add_subparsers(dest="cluster_command", metavar="init|check", required=True)

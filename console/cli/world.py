@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Protocol
 
 from console.base.findings import Finding
 from console.cluster.model import Cluster
 from console.recipe.model import Recipe
 from console.services.hub import BootSummary, HubApi, RecipeProblem
+from console.services.ledger import Ledger
 
 
 class World(Protocol):
@@ -19,6 +21,13 @@ class World(Protocol):
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]: ...
 
     def boots(self) -> Sequence[BootSummary]: ...
+
+    def ledger(self) -> Ledger:
+        """The ledger of this machine, to read and to mark; no node is asked."""
+        ...
+
+    @property
+    def state_folder(self) -> Path: ...
 
     def hub(self, *, watch: bool = True, follow: bool = True) -> AbstractAsyncContextManager[HubApi]:
         """A hub on the chosen cluster. watch: started, with telemetry and logs; follow: logs go on as they come.

@@ -101,6 +101,7 @@ class BootSummary:
     tokens_per_s: float | None = None
     note: str = ""
     starred: bool = False
+    cause_class: str = ""
     smoke_text: str = ""
     min_available_by_node: Mapping[str, int] = field(default_factory=dict)
 

@@ -267,6 +267,7 @@ def summary_row(listed: Listed) -> BootSummary:
         min_available_bytes=lowest if isinstance(lowest := row.get("min_available_bytes"), int) else None,
         tokens_per_s=_number(row.get("tokens_per_s")),
         note="; ".join(n for n in (str(row.get("note") or ""), listed.marks.note) if n),
+        cause_class=str(cause.get("class") or "") if isinstance(cause, dict) else "",
         starred=listed.marks.starred,
         smoke_text=str(row.get("smoke_text") or ""),
         min_available_by_node={str(k): v for k, v in lows.items() if isinstance(v, int)}

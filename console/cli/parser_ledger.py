@@ -1,0 +1,38 @@
+"""The options of the commands about boots that were, and about the night."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+Add = Callable[[str, str], argparse.ArgumentParser]
+
+
+def add_ledger_commands(add: Add) -> None:
+    """add: makes a command with the general options."""
+    p = add("boots", "the ledger: every boot that was kept; or one, and what to do with it")
+    p.add_argument(
+        "words",
+        metavar="ID | note ID TEXT | star ID | unstar ID | rm ID… | export ID | prune",
+        nargs="*",
+        help="a boot by number, id, `last` or `served`; without one, the list",
+    )
+    p.add_argument("--recipe", metavar="NAME", help="boots of this recipe alone")
+    p.add_argument(
+        "--state", metavar="STATE", help="with this verdict alone (several with commas); `served`: was ready"
+    )
+    p.add_argument("--since", metavar="TIME", help="8h, 3d, 2026-09-18, or with a time and a zone")
+    p.add_argument("--limit", type=int, metavar="N", help="the newest N")
+    p.add_argument("-o", "--output", metavar="FILE", help="export: where to write (default: ID.tar.gz here)")
+    p.add_argument("--keep", type=int, metavar="N", help="prune: keep the newest N boots")
+    p.add_argument("--keep-gib", type=float, metavar="GIB", help="prune: keep at most so much on disk")
+    p.add_argument("--marked-too", action="store_true", help="prune: noted and starred boots may go as well")
+
+    p = add("diff", "two boots side by side: what was asked for, the nodes, times, memory, speed, text")
+    p.add_argument(
+        "names",
+        metavar="A B",
+        nargs="*",
+        help="boots by number, id, `last` or `served`, or recipes; one recipe: against its last boot; one boot or "
+        "none: against the last one before it that served",
+    )
