@@ -14,6 +14,7 @@ from typing import Any
 from console.base.errors import ExitCode, NightdeckError
 from console.base.secrets import mask_text
 from console.cli import (
+    cmd_bisect,
     cmd_boots,
     cmd_cluster,
     cmd_diagnose,
@@ -48,6 +49,7 @@ ASYNC: dict[str, Work] = {
 SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
     "recipes": cmd_recipes.recipes,
     "boots": cmd_boots.boots,
+    "bisect": cmd_bisect.bisect,
     "diff": cmd_diff.diff,
     "diagnose": cmd_diagnose.run,
 }

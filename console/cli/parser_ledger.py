@@ -36,3 +36,7 @@ def add_ledger_commands(add: Add) -> None:
         help="boots by number, id, `last` or `served`, or recipes; one recipe: against its last boot; one boot or "
         "none: against the last one before it that served",
     )
+
+    p = add("bisect", "which change between two boots broke it: proposes the recipe between, keeps the search")
+    p.add_argument("words", metavar="GOOD BAD | good | bad | status | reset", nargs="*")
+    p.add_argument("--one-by-one", action="store_true", help="one change at a time instead of halves")
