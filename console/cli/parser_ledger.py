@@ -40,3 +40,8 @@ def add_ledger_commands(add: Add) -> None:
     p = add("bisect", "which change between two boots broke it: proposes the recipe between, keeps the search")
     p.add_argument("words", metavar="GOOD BAD | good | bad | status | reset", nargs="*")
     p.add_argument("--one-by-one", action="store_true", help="one change at a time instead of halves")
+
+    p = add("measure", "tokens a second and first tokens of what serves, with their spread")
+    p.add_argument("--concurrency", metavar="LEVELS", default="1,2,4", help="streams at once: 1,2,4 or 1-4")
+    p.add_argument("--repeats", type=int, metavar="N", default=3, help="rounds that count; one more is dropped")
+    p.add_argument("--max-tokens", type=int, metavar="N", default=128, help="of each answer")

@@ -16,6 +16,7 @@ from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.image_sync import NodeImage
 from console.services.images import Image
+from console.services.measure import MeasureSpec
 from console.services.page_cache import Dropped
 from console.telemetry.alarms import Alarm
 from console.telemetry.sample import Sample
@@ -254,6 +255,14 @@ class HubApi(Protocol):
     async def keep(self) -> None: ...
 
     async def smoke(self) -> Mapping[str, Any]: ...
+
+    async def measure(
+        self, spec: MeasureSpec | None = None, told: Callable[[str], None] = lambda _text: None
+    ) -> Mapping[str, Any]:
+        """Speed of what serves, asked from its head: spreads by concurrency, kept with the boot. told: each round.
+
+        Raises UsageError while nothing serves, MeasureError."""
+        ...
 
     async def note(self, text: str) -> None: ...
 

@@ -22,13 +22,13 @@ from console.services.follower import Follower
 from console.services.image_build import build_image
 from console.services.image_sync import NodeImage, sync_image
 from console.services.images import Image, inspect
+from console.services.measuring import Measuring
 from console.services.page_cache import Dropped, drop_caches
-from console.services.watching import Watching
 
 DROP_STEP = "drop page cache"
 
 
-class Preparing(Watching):
+class Preparing(Measuring):
     """`Watching` and the work before a launch. One action that changes nodes at a time."""
 
     def __init__(self, **parts: Any) -> None:
