@@ -10,15 +10,15 @@ from console.enginelog import causes_log, causes_serving, causes_states, causes_
 from console.enginelog.causes_finding import Finding, Tier, state_finding
 from console.enginelog.causes_model import Cause, Diagnosis, Verdict
 from console.enginelog.causes_time import Clock
-from console.enginelog.causes_victims import by_complaint, dead_or_complaining
+from console.enginelog.causes_victims import blamed_quiet, by_complaint, dead_or_complaining
 from console.enginelog.evidence import ContainerState, Evidence, RankEvidence
+from console.enginelog.stages_model import Stage
 
 _MAX_OTHERS: Final = 8
 # Findings of one rank within this time, or this many lines, are one failure: the most telling of them names it.
 _EPISODE_S: Final = 20.0
 _EPISODE_LINES: Final = 400
-# A symptom this much older than what would explain it has another reason.
-_EXPLAINS_WITHIN_S: Final = 180.0
+_WAITS: Final = frozenset({"collective_hang", "nccl_collective_timeout"})
 _HANGS: Final = frozenset({"collective_hang", "serving_hang"})
 
 
@@ -86,7 +86,7 @@ def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
     for tier in (Tier.SYMPTOM, Tier.LOOSE, Tier.VICTIM, Tier.WRAPPER):
         best = _earliest([f for f in found if f.tier is tier and (tier is not Tier.LOOSE or f.weight >= 50)])
         if best is not None:
-            return best
+            return blamed_quiet(evidence, found, best) if best.cls in _WAITS else best
     return None
 
 
@@ -153,8 +153,6 @@ def _of_the_world(evidence: Evidence, found: Sequence[Finding]) -> Finding | Non
 
 
 def _joined(where: RankEvidence) -> bool:
-    from console.enginelog.stages_model import Stage
-
     return any(c.line is not None and c.stage >= Stage.MODEL for c in where.cells)
 
 

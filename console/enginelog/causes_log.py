@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from console.base.absent import Absent
 from console.enginelog.causes_finding import Finding, Tier, stage_of
 from console.enginelog.causes_time import Clock
-from console.enginelog.evidence import Hit, Mark, RankEvidence, Trace
-from console.enginelog.signatures import advice
+from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, Trace
+from console.enginelog.signatures import SIGNATURES, advice
 from console.enginelog.signatures_model import Kind, Signature, filled
 from console.enginelog.signatures_neutral import DIED, SGLANG_END
 
@@ -36,9 +37,12 @@ _BY_PLACE: Final = (
     ("config_rejected", re.compile(r"arg_utils|server_args|vllm/config|vllm/engine/arg|argparse")),
     ("model_code_error", re.compile(r"model_executor/models|sglang/srt/models|transformers_modules|modeling_")),
 )  # fmt: skip
-# Requests of users fail in the API server without any harm to the engine.
 _WORKER: Final = re.compile(r"(?:Worker_TP|VllmWorker-|Worker_PP0_TP|TP)(\d{1,5})")
-_SERVES_USERS: Final = frozenset({"APIServer"})
+# A semaphore or shared memory that finds no room says the same as a full disk.
+_SHARED: Final = re.compile(r"multiprocessing/(?:synchronize|shared_memory|heap|context)|shm_broadcast|SemLock")
+_SHM_FULL: Final = next(s for s in SIGNATURES if s.cls == "shm_full")
+# Requests of users fail in the API server without any harm to the engine; its raw tracebacks carry no name.
+_SERVES_USERS: Final = frozenset({"APIServer", None})
 
 
 def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: float | None) -> list[Finding]:
@@ -49,7 +53,10 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
         return []
     relayed = {h.index for h in trail.hits if h.signature.kind is Kind.WRAPPER and "why" in h.values}
     out: list[Finding] = []
+    places = {t.index: "\n".join(t.frames) for t in trail.traces}
     for hit in trail.hits:
+        if hit.signature.cls == "disk_full" and _SHARED.search(places.get(hit.index, "")):
+            hit = replace(hit, signature=_SHM_FULL)
         if _excused(where, clock, hit, ready, stopped):
             continue
         found = _of_death(where, clock, hit) if hit.signature in (DIED, SGLANG_END) else None
@@ -88,7 +95,7 @@ def _excused(where: RankEvidence, clock: Clock, what: Hit | Trace, ready: float 
     if stopped is not None and moment is not None and moment > stopped - 1.0:
         return True
     served = trail.ready is not None or (ready is not None and moment is not None)
-    return served and what.process in _SERVES_USERS and not _fatal_words(what)
+    return served and what.process in _SERVES_USERS and not _fatal(where, what)
 
 
 def _later_in_time(mark: Mark, what: Hit | Trace) -> bool:
@@ -100,8 +107,15 @@ def _earlier_in_time(mark: Mark, what: Hit | Trace) -> bool:
     return mark.docker_at is not None and what.docker_at is not None and what.docker_at < mark.docker_at - 1.0
 
 
-def _fatal_words(what: Hit | Trace) -> bool:
-    return isinstance(what, Hit) and what.signature.kind is Kind.WRAPPER
+def _fatal(where: RankEvidence, what: Hit | Trace) -> bool:
+    """Whether words of the part that serves users are about the engine itself, and not about a user's request."""
+    if isinstance(what, Hit) and (what.signature.kind is Kind.WRAPPER or what.kind == "uvicorn"):
+        return True
+    if isinstance(where.container, ContainerState) and where.container.ended:
+        return True
+    trail = where.trail
+    since = trail.ready.index if trail is not None and trail.ready is not None else 0
+    return trail is not None and any(h.signature.kind is Kind.WRAPPER and h.index > since for h in trail.hits)
 
 
 def _of_hit(where: RankEvidence, clock: Clock, hit: Hit, relayed: bool) -> Finding:

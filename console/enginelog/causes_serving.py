@@ -7,6 +7,7 @@ from typing import Final
 
 from console.base.absent import Absent
 from console.enginelog.causes_finding import Finding, Tier, state_finding
+from console.enginelog.causes_world import differences
 from console.enginelog.evidence import Evidence, RankEvidence
 from console.enginelog.stages_model import CellState, Stage
 
@@ -79,8 +80,6 @@ def _head(evidence: Evidence) -> RankEvidence | None:
 
 
 def _differing(evidence: Evidence) -> Finding | None:
-    from console.enginelog.causes_world import differences
-
     found = differences(evidence)
     return max(found, key=lambda f: f.weight) if found else None
 

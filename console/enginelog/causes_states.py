@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from console.base.absent import Absent
@@ -183,9 +184,17 @@ def _of_code(where: RankEvidence, box: ContainerState) -> list[Finding]:
     if code == 135:
         words = "The engine ended with a bus error: a mapped file or /dev/shm went away under it."
         return [state_finding(where, "stale_mount", words, weight=52, moment=at, evidence=evidence)]
-    if code in (134, 139):
-        words = f"The engine crashed ({'SIGABRT' if code == 134 else 'SIGSEGV'}) without a word."
+    if code == 139:
+        words = "The engine crashed (SIGSEGV) without a word."
         return [state_finding(where, "kernel_runtime_failure", words, weight=46, moment=at, evidence=evidence)]
+    if code == 134:
+        # An abort is how a watchdog or an assertion ends a process: they say why, where they speak.
+        words = "The engine aborted itself (SIGABRT) without a word."
+        found = state_finding(where, "kernel_runtime_failure", words, weight=50, moment=at, evidence=evidence)
+        return [replace(found, tier=Tier.LOOSE)]
+    if code == 0:
+        words = "The rank's container ended with exit code 0, as after a stop; nobody stopped this boot."
+        return [state_finding(where, "killed_from_outside", words, weight=35, moment=at, evidence=evidence)]
     if code in (125, 126, 127):
         words = f"The container's command could not be run (exit {code})."
         return [

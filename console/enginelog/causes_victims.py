@@ -46,6 +46,11 @@ def by_complaint(evidence: Evidence, victims: Sequence[Finding]) -> Finding | No
             return found or replace(first, cls="stale_rendezvous", sentence=words, tier=Tier.STATE, evidence=lines)
         if who is None or who.trail is None or rank in complaining:
             continue
+        box = who.container
+        alive = isinstance(box, ContainerState) and not box.ended
+        if alive and not any(f.cls == "peer_exited" for f in victims):
+            words = f"Rank {rank} stands still: its container runs, its log stops, and the others wait for it."
+            return state_finding(who, "collective_hang", words, weight=45, evidence=lines)
         words = f"Rank {rank} fell silent: its log simply stops, and the others complain of it."
         return state_finding(who, "killed_from_outside", words, weight=45, evidence=lines)
     return None
@@ -58,3 +63,21 @@ def dead_or_complaining(evidence: Evidence, found: Sequence[Finding], first: Fin
         if isinstance(where.container, ContainerState) and where.container.ended:
             ranks.add(where.rank)
     return tuple(sorted(r for r in ranks if r is not None and r != first.rank))
+
+
+def blamed_quiet(evidence: Evidence, found: Sequence[Finding], waits: Finding) -> Finding:
+    """A wait that ran out, laid to the one rank that neither complains nor ended; as it is where there are several."""
+    heard = {f.rank for f in found}
+    quiet = [
+        r
+        for r in evidence.ranks
+        if r.rank is not None
+        and r.rank not in heard
+        and r.trail is not None
+        and r.trail.lines
+        and not (isinstance(r.container, ContainerState) and r.container.ended)
+    ]
+    if len(quiet) != 1 or len(evidence.ranks) < 3:
+        return waits
+    words = f"{waits.sentence} Rank {quiet[0].rank} is the only one that says nothing of it."
+    return replace(waits, rank=quiet[0].rank, node=quiet[0].node, sentence=words)

@@ -24,6 +24,8 @@ _TAIL: Final = 8
 # A lag that grows by a minute is a node that thrashes; one that only stands is a zone or a clock.
 _LAG_GROWS_S: Final = 60.0
 _LAG_LOOKS: Final = 5000
+# Of ordinary lines one in 64 is looked at: chosen by its number, so that it is the same however the stream is cut.
+_LAG_EVERY: Final = 63
 _CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})')
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
@@ -120,6 +122,8 @@ class CauseCollector:
             if record.level == "INFO" or record.level == "DEBUG":
                 text = record.text
                 start = text[:7]
+                if not record.index & _LAG_EVERY:
+                    self._lag(record)
                 if kind == "uvicorn":
                     if self._ready is None and "Application startup complete" in text:
                         self._ready = Mark(record.index, record.docker_at, log_at)
@@ -131,6 +135,7 @@ class CauseCollector:
                 continue
             self._log_at = log_at
             self._look(record)
+            self._lag(record)
         self._log_at = log_at
         self.records += len(batch)
         last = batch[-1]
@@ -139,7 +144,6 @@ class CauseCollector:
         self._last = Mark(last.index, last.docker_at, log_at)
         self._lines = last.index + 1
         self._tail.extend(record.text[:_SHOWN] for record in batch[-_TAIL:])
-        self._lag(last)
 
     def trail(self) -> Trail:
         return Trail(
@@ -274,7 +278,6 @@ class CauseCollector:
             )
             if signature.kind in (Kind.CAUSE, Kind.WRAPPER) and (traced or record.level != "WARNING"):
                 self.died = True
-        self._lag(record)
         return telling
 
     def _followed(self, text: str) -> None:

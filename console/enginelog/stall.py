@@ -1,4 +1,4 @@
-"""Does a boot stand still? Only where several signs agree: silence alone is a compiler, a slow disk, or an idle server."""
+"""Does a boot stand still? Only where several signs agree: silence alone is a compiler, a slow disk, an idle server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from console.enginelog.stages_model import Stage
 
-# Seconds without a new line on any rank that a healthy boot has been seen to take, with room. docs and public reports:
-# the store waits 600 s for its ranks; eight readers of a cold NFS take 10 to 18 min, and only rank 0 shows a bar; kernels
+# Seconds without a new line on any rank that a healthy boot has been seen to take, with room. From public reports: the
+# store waits 600 s for its ranks; eight readers of a cold NFS take 10 to 18 min, and only rank 0 shows a bar; kernels
 # compiled for the first time take 7 min and more; a graph capture prints a bar and takes seconds.
 LIMITS: Final = {
     Stage.IMAGE: 3600.0,
