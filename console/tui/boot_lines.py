@@ -142,7 +142,7 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
     lines += wrap_spans(_label("why"), safe(why, limit=600), "strong", width - 1, limit=why_rows)
     action = cause.action if cause is not None and cause.action else "read the log of the rank above"
     now_text = f"{safe(action, limit=300)}"
-    now_rows = wrap_spans(_label("what now"), now_text, "ok", width - 1, limit=2)
+    now_rows = wrap_spans(_label("what now"), now_text, "ok", width - 1, limit=4 if spare >= 10 else 2)
     hint = "   ".join(f"[{keys[k]}] {word}" for k, word in _offers(boot) if keys.get(k))
     last: list[Line] = []
     if victims:

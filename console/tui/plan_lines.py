@@ -12,7 +12,7 @@ from console.base.secrets import mask_argv, mask_env, mask_text
 from console.plan.model import Plan, RankPlan
 from console.tui.figures import GIB, clock_span, gib
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, clip, fit, safe, wrap, wrap_spans
+from console.tui.spans import Line, Span, fit, safe, wrap, wrap_spans
 
 # Parts of the budget in the order of the bar: (key of Plan.memory's node entry, words, role)
 FIGURES: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -197,7 +197,3 @@ def _argv(plan: Plan, rank: RankPlan, width: int) -> list[Line]:
             rows[-1] += " " + text
     return [((f"  {part}" if i == 0 else f"      {part}", "text"),) for row in rows
             for i, part in enumerate(wrap(row, width - 8, limit=8) or [""])]  # fmt: skip
-
-
-def clipped(lines: Sequence[Line], width: int) -> list[Line]:
-    return [clip(line, width) for line in lines]

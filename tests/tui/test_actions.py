@@ -87,6 +87,9 @@ async def test_a_plan_that_fails_is_told_and_cannot_be_launched() -> None:
         assert "dgx2: the image is nowhere (image sync first)" in d.text()
         await d.press("L")
         assert d.calls("launch") == []
+        d.hub.plan_error = None
+        await d.press("ctrl+r")
+        assert "nothing blocks" in d.text()
 
 
 async def test_launch_turns_to_another_recipe() -> None:

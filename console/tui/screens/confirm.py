@@ -145,6 +145,7 @@ class LaunchScreen(ConfirmScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("less_than_sign,comma", "turn(-1)", show=False),
         Binding("greater_than_sign,full_stop", "turn(1)", show=False),
+        Binding("ctrl+r", "turn(0)", show=False, id="launch.look-again"),
     ]
 
     def __init__(

@@ -307,8 +307,8 @@ def launch_lines(
 ) -> list[Line]:
     """What a launch will do: findings first, then memory, then which rank goes where."""
     out: list[Line] = [((f" {safe(recipe.title)}", "strong"),)]
-    if turns:
-        out.append(((" < > another recipe", "dim"),))
+    hint = "^r looks at the nodes again"
+    out.append(((f" < > another recipe   {hint}" if turns else f" {hint}", "dim"),))
     if stops is not None and not stops.phase.over:
         nodes = len({r.node for r in stops.ranks})
         out.append(((f" first boot {stops.number} is stopped on {nodes} nodes, each asked and verified", "warn"),))

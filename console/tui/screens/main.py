@@ -8,12 +8,11 @@ from typing import ClassVar, Final
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 from textual.timer import Timer
 
 from console.boot.state import BootState
 from console.services.hub import HubApi, Snapshot
-from console.tui.actions import BY_RUN, bindings, key_sign, key_signs, offered
+from console.tui.actions import BY_RUN, bindings, key_signs, offered
 from console.tui.bars import KeyBar, TabBar, top_line
 from console.tui.boot_pane import BootPane
 from console.tui.boots_pane import BootsPane
@@ -254,10 +253,3 @@ class MainScreen(LookActions):
     def live_boot(self) -> BootState | None:
         boot = self.hub.snapshot().boot
         return boot if boot is not None and not boot.phase.over else None
-
-    def key_of(self, run: str) -> str:
-        return key_sign(BY_RUN[run], self._keymap)
-
-
-def is_main(screen: Screen[object]) -> bool:
-    return isinstance(screen, MainScreen)
