@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from console.base.absent import Absent, known
 from console.boot.state import BootState, Phase
 from console.enginelog.stall import Pulse, judge_serving, judge_stall
-from console.telemetry.sample import Sample
+from console.telemetry.sample import NetRate, RdmaRate, Sample
 
 JUDGE_EVERY_S = 5.0
 
@@ -79,8 +79,8 @@ def _disk(sample: Sample) -> float | None:
 
 def _net(sample: Sample) -> float | None:
     """Ethernet and RDMA, both ways; a NAS that is slow still moves bytes here."""
-    flows: list[float] = []
-    for rows in (sample.net, sample.rdma):
-        if known(rows):
-            flows += [f for r in rows if r.name != "lo" for f in (r.rx_bytes_s, r.tx_bytes_s) if known(f)]
+    rows: list[NetRate | RdmaRate] = []
+    rows += [r for r in sample.net if r.name != "lo"] if known(sample.net) else []
+    rows += sample.rdma if known(sample.rdma) else ()
+    flows = [f for r in rows for f in (r.rx_bytes_s, r.tx_bytes_s) if known(f)]
     return sum(flows) if flows else None
