@@ -67,6 +67,8 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
     for trace in trail.traces:
         if not trace.known and trace.index not in leads and not _excused(where, clock, trace, ready, stopped):
             out.append(_of_trace(where, clock, trace))
+    if trail.stop is not None and where.rank not in (0, None) and stopped is None:
+        out.append(_of_stop(where, clock, trail.stop))
     if trail.lag_grew is not None:
         out.append(_of_lag(where, clock))
     return sorted(out, key=lambda f: (f.index if f.index is not None else -1, -f.weight))
@@ -184,6 +186,16 @@ def _of_trace(where: RankEvidence, clock: Clock, trace: Trace) -> Finding:
         (trace.text, *trace.frames[-2:]),
         known=False,
     )
+
+
+def _of_stop(where: RankEvidence, clock: Clock, stop: Mark) -> Finding:
+    """A worker alone was asked to stop, while nobody stopped the boot."""
+    words, action = "This rank was asked to stop (SIGTERM), and the boot was not.", advice("killed_from_outside")[1]
+    index, stage = stop.index + where.line_offset, stage_of(where.cells, stop.index)
+    return Finding(
+        "killed_from_outside", words, action, Tier.STATE, 44, where.rank, where.node, stage, where.file, index,
+        clock.of(where, stop), stop.docker_at,
+    )  # fmt: skip
 
 
 def _of_lag(where: RankEvidence, clock: Clock) -> Finding:
