@@ -162,7 +162,7 @@ def test_an_overridden_block_fails_at_its_step_and_node(lab: MakeLab) -> None:
     results = {n["node"]: n["result"] for n in ran.lines[-1]["nodes"]}
     assert results == {"dgx1": "not_started", "dgx2": "failed"}
     boots = console.run("--json", "boots").json["boots"]
-    assert boots[0]["state"] == "failed" and boots[0]["cause"] == "The image is not on that node."
+    assert boots[0]["state"] == "failed" and boots[0]["cause"]["class"] == "image_missing"
 
 
 def test_an_engine_that_answers_garbage_is_not_called_ready(lab: MakeLab) -> None:
