@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from tests.bench import limits, own
+from tests.bench import limits, own, own_images
 from tests.bench.ground import Ground
 from tests.bench.measure import Measure, series
 from tests.bench.table import Series, render
@@ -19,6 +19,7 @@ from tests.testbed.bed import Bed, BedUnavailable
 TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "base": ("connections", limits.BASE),
     "launch": ("launch on eight hosts", (*limits.LAUNCH, *own.LAUNCH)),
+    "images": ("an image of 130 MB to seven hosts", own_images.IMAGES),
     "stop": ("stop on eight hosts", (*limits.STOP, *own.STOP)),
 }
 
