@@ -131,6 +131,9 @@ def _container(state: BootState, event: ContainerSeen) -> BootState:
     rank = _find(state, event.rank)
     if rank is None:
         return state
+    if event.rank == 0 and event.status in GONE:
+        # What the API last said was said by a container that is no more.
+        state = replace(state, api="closed", api_detail="the head's container has ended")
     return _rank(
         state,
         event.rank,

@@ -194,9 +194,10 @@ class BoardTracker:
         return out
 
     def _lifted(self, cell: Cell, floor: Stage, rank: int) -> Cell:
-        if cell.stage >= floor or cell.state not in (CellState.PENDING, CellState.ACTIVE):
+        if cell.stage >= floor or cell.state not in (CellState.PENDING, CellState.ACTIVE, CellState.FAILED):
             return cell
-        if cell.state is CellState.ACTIVE:
+        if cell.state is not CellState.PENDING:
+            # Also of a rank that ended: it ended in a later stage than its own log has a word for.
             return replace(cell, state=CellState.DONE, progress=None, inferred=True)
         optional = cell.stage in (Stage.WARMUP, Stage.GRAPHS, Stage.NCCL)
         gone = optional and 0 in self.ranks and self.ranks[0].tracker.cells()[cell.stage].state is CellState.SKIPPED

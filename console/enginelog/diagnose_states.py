@@ -40,6 +40,7 @@ def read_states(states: Mapping[str, Any]) -> Evidence:
         health=_answer(states.get("health")),
         request=request,
         stop_at=_moment(states.get("stop_at") or states.get("stopped_at")),
+        stall_signs=_texts(states.get("stall_signs")),
         deadline_passed=states.get("deadline_passed") is True,
         garbage=garbage,
     )
@@ -75,11 +76,10 @@ def _rank(rank: int, value: Mapping[str, Any]) -> RankEvidence:
         available_low_bytes=_whole(value.get("available_low_bytes")),
         rebooted=value.get("rebooted") is True,
         low_power=value.get("low_power") is True,
-        kernel=tuple(_words(line, 500) for line in value.get("kernel") or () if isinstance(line, str))
-        if isinstance(value.get("kernel"), list)
-        else (),
+        kernel=_texts(value.get("kernel")),
         guard=_words(value.get("guard"), 500),
-        addresses=tuple(a for a in addresses if isinstance(a, str)) if isinstance(addresses, (list, tuple)) else (),
+        addresses=_texts(addresses),
+        clock_offset_s=_number(value.get("clock_offset_s")) or 0.0,
     )
 
 
@@ -137,6 +137,12 @@ def _answer(value: object) -> Answer | None:
         return None
     text = _words(value.get("text", value.get("body")), 400)
     return Answer(ok, status, _number(value.get("seconds", value.get("s"))), error, text)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(_words(line, 500) for line in value[:2000] if isinstance(line, str))
 
 
 def _words(value: object, limit: int) -> str:

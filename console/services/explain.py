@@ -11,6 +11,7 @@ from console.boot.events import (
     ContainerSeen,
     DeadlinePassed,
     Event,
+    NodeBack,
     NodeLost,
     SmokeDone,
     Stalled,
@@ -117,9 +118,10 @@ class Explainer:
         return CauseFound(now, found.cause, found.others)
 
     def diagnose(self, state: BootState, now: float) -> Diagnosis:
-        return find_cause(self._evidence(state, now))
+        return find_cause(self.evidence(state, now))
 
-    def _evidence(self, state: BootState, now: float) -> Evidence:
+    def evidence(self, state: BootState, now: float) -> Evidence:
+        """All that is known of the boot by now, logs and surroundings."""
         addresses = {
             n.fabric_address: r.rank
             for r in state.ranks
@@ -177,3 +179,18 @@ def _container(rank: RankState) -> ContainerState | Absent | None:
     if rank.status == "absent":
         return None
     return ContainerState(rank.status, rank.exit_code, rank.oom_killed, rank.error, rank.started_at, rank.finished_at)
+
+
+def is_evidence(event: Event) -> bool:
+    """Whether it tells of a failure something that no log does."""
+    match event:
+        case BootFailed() | CauseFound() | DeadlinePassed() | NodeBack() | NodeLost() | Stalled():
+            return True
+        case ContainerSeen(status=status):
+            return status in GONE
+        case StepChanged(state=state):
+            return state in ("failed", "unknown")
+        case SmokeDone(ok=ok):
+            return not ok
+        case _:
+            return False

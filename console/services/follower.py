@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 from console.base.absent import Absent
 from console.base.clock import Clock
@@ -24,9 +23,9 @@ from console.boot.events import (
 )
 from console.boot.reduce import GONE, opened, reduce
 from console.boot.state import BootState, Phase
-from console.boot.to_json import stamp
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
+from console.enginelog.diagnose_write import write_states
 from console.enginelog.eta import estimate
 from console.enginelog.progress import Bar
 from console.enginelog.records import Record
@@ -35,7 +34,7 @@ from console.enginelog.stats import EngineStats
 from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.census import Found, epoch
-from console.services.explain import Explainer
+from console.services.explain import Explainer, is_evidence
 from console.services.ledger import Keeper
 from console.services.tail import Resume, Tail
 from console.services.tasks import Owner
@@ -122,6 +121,9 @@ class Follower:
         self._keeper.event(event)
         if not isinstance(event, RankProgress):
             self._keeper.summary(self.state)
+        if self._stop_at is None and is_evidence(event):
+            # A stop writes the last word itself: after it containers are gone because they were removed.
+            self.keep_states(())
         self._heard(self.state.deployment, event)
         self._changed.set()
 
@@ -148,21 +150,15 @@ class Follower:
         self._keeper.plan(recipe, plan, facts)
 
     def keep_states(self, rows: Sequence[Found]) -> None:
-        """The containers as their engines describe them, beside the logs: a folder of evidence."""
-        at = self._clock.wall()
-        self._keeper.states(
-            {
-                "observed_at": stamp(at),
-                "launched_at": stamp(self.state.launched_at),
-                "world_size": len(self.state.ranks),
-                "health": {"state": self.state.api or None, "detail": self.state.api_detail or None},
-                "request": {"ok": self.state.smoke_ok, "error": self.state.smoke_why or None},
-                "ranks": {
-                    str(r.rank): {"node": r.node, "reachable": r.reachable, **_container_json(r.rank, rows)}
-                    for r in self.state.ranks
-                },
-            }
-        )
+        """What is known beside the logs, into their folder: then it is a folder of evidence. rows: the containers as
+        their engines describe them, where they were asked."""
+        names = {r.rank: r.container for r in self.state.ranks}
+        states = write_states(self._explainer.evidence(self.state, self._clock.wall()), names)
+        for row in rows:
+            rank = states["ranks"].get(str(row.rank))
+            if rank is not None and row.state is not None:
+                rank.update(container=row.name, state=row.state)
+        self._keeper.states(states)
 
     def replay_lines(self) -> None:
         """Give the newest lines once more, to a face that comes to this deployment."""
@@ -416,11 +412,6 @@ class Follower:
             return
         finally:
             self._tell_progress()
-
-
-def _container_json(rank: int, rows: Sequence[Found]) -> dict[str, Any]:
-    row = next((r for r in rows if r.rank == rank), None)
-    return {"container": row.name if row is not None else None, "state": row.state if row is not None else None}
 
 
 def _share(bar: Bar | Absent, stage: Stage | None) -> float | None:
