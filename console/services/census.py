@@ -137,7 +137,7 @@ def _found(node: str, row: Any) -> Found | None:
         rank=_int(label(LABEL_RANK)),
         world=_int(label(LABEL_WORLD)),
         head=label(LABEL_HEAD),
-        port=_int(label(LABEL_PORT)),
+        port=_port(label(LABEL_PORT)),
         served=label(LABEL_SERVED),
         deadline_s=_float(label(LABEL_DEADLINE)),
         judge=label(LABEL_JUDGE) != "off",
@@ -159,6 +159,11 @@ def _table(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _int(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _port(text: str) -> int | None:
+    value = _int(text)
+    return value if value is not None and 0 < value < 65536 else None
 
 
 def _float(text: str) -> float | None:

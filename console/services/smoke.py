@@ -16,6 +16,7 @@ from console.transport.base import Link, TransportError, Trouble
 HEALTH_TIMEOUT_S = 5.0
 # A canary that does not answer in about 90 s means a rank is gone although /health says 200 (launching 2.7).
 REQUEST_TIMEOUT_S = 90.0
+_ANSWER_LIMIT = 4 << 20
 DEFAULT_PROMPT = "The capital of France is"
 
 
@@ -142,7 +143,9 @@ async def _streamed(
     data = json.dumps(body).encode()
     async with request(link, host, port, "POST", path, body=data, timeout=timeout) as (status, blocks):
         async for block in blocks:
-            raw += block[: (1 << 20) - len(raw)]
+            raw += block
+            if len(raw) > _ANSWER_LIMIT:
+                break  # a short request has a short answer; what has no end is judged by its beginning
             pending += block
             *lines, rest = bytes(pending).split(b"\n")
             pending = bytearray(rest[: 1 << 20])
