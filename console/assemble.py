@@ -29,6 +29,11 @@ from console.recipe.model import Recipe
 from console.services.console_hub import ConsoleHub
 from console.services.hub import BootSummary, HubApi, RecipeProblem
 from console.services.ledger import Ledger
+from console.services.recorder import Recorder
+from console.services.replay import ReplayHub
+from console.services.replay_rows import boot, recording
+from console.services.vigil import VigilOptions
+from console.services.ways_out import make_ways
 from console.transport.pool import make_fleet
 
 
@@ -99,6 +104,9 @@ class DiskWorld:
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
         return self._shelf.load()
 
+    def recipe(self, name: str) -> Recipe:
+        return self._shelf.get(name)
+
     def boots(self) -> Sequence[BootSummary]:
         return self.ledger().boots()
 
@@ -124,13 +132,18 @@ class DiskWorld:
             )
         return found
 
-    def hub(self, *, watch: bool = True, follow: bool = True) -> AbstractAsyncContextManager[HubApi]:
-        return self._hub(watch=watch, follow=follow)
+    def now(self) -> float:
+        return self._clock.wall()
+
+    def hub(
+        self, *, watch: bool = True, follow: bool = True, record: Path | None = None
+    ) -> AbstractAsyncContextManager[HubApi]:
+        return self._hub(watch=watch, follow=follow, record=record)
 
     @asynccontextmanager
-    async def _hub(self, *, watch: bool, follow: bool) -> AsyncIterator[HubApi]:
+    async def _hub(self, *, watch: bool, follow: bool, record: Path | None) -> AsyncIterator[HubApi]:
         async with self._cluster_in_use() as cluster:
-            hub = self.make_hub(cluster, follow=follow)
+            hub = self.make_hub(cluster, follow=follow, record=record)
             try:
                 if watch:
                     await hub.start()
@@ -160,8 +173,9 @@ class DiskWorld:
         ) as handle:
             yield load_cluster(handle.cluster_file)
 
-    def make_hub(self, cluster: Cluster, *, follow: bool = True) -> ConsoleHub:
+    def make_hub(self, cluster: Cluster, *, follow: bool = True, record: Path | None = None) -> ConsoleHub:
         settings = self.settings()
+        recorder = Recorder(record, cluster, self._clock, _say) if record is not None else None
         return ConsoleHub(
             cluster=cluster,
             fleet=make_fleet(cluster, self._clock),
@@ -173,7 +187,37 @@ class DiskWorld:
             interval_s=settings.poll_interval_s if follow else min(0.4, settings.poll_interval_s),
             log_lines=settings.log_lines,
             by=f"{_user()}@{socket.gethostname()}",
+            vigil=self._vigil(settings, recorder, follow=follow),
         )
+
+    def _vigil(self, settings: Settings, recorder: Recorder | None, *, follow: bool) -> VigilOptions:
+        """Alarms leave only a hub that goes on watching, and never because of a lab."""
+        real = follow and self._args.cluster != "lab"
+        ways = make_ways(settings.alarms.ways, write=None, env=os.environ) if real else ()
+        return VigilOptions(settings.guard, settings.alarms, ways, os.environ, recorder)
+
+    def replay(self, what: str) -> ReplayHub:
+        path = Path(what)
+        source = recording(path) if path.is_file() else boot(self.ledger().index.find(what).entry.path)
+        return ReplayHub(source, self._clock, themes=self._shelf.themes())
+
+    def play(self, what: str) -> int:
+        settings = self.settings()
+        choose_colours(self._args.color or settings.color)
+        return asyncio.run(self._play(self.replay(what), settings))
+
+    async def _play(self, hub: ReplayHub, settings: Settings) -> int:
+        from console.tui.app import run_console_async
+
+        try:
+            return await run_console_async(
+                hub,
+                theme=self._args.theme or settings.theme,
+                keymap=settings.keys,
+                ascii=self._args.ascii or settings.glyphs == "ascii",
+            )
+        finally:
+            await hub.close()
 
     async def discover(self, args: argparse.Namespace) -> tuple[Cluster, str, Sequence[Finding]]:
         from console.cluster.ranges import expand
@@ -263,6 +307,10 @@ def choose_colours(color: str) -> None:
         os.environ["NO_COLOR"] = "1"
     elif color != "auto":
         os.environ["TEXTUAL_COLOR_SYSTEM"] = {"16": "standard"}.get(color, color)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"nightdeck: {text}\n")
 
 
 def _user() -> str:

@@ -1,4 +1,4 @@
-"""`status`, `top`, `logs`: what runs, how the nodes are, what the ranks say."""
+"""`status`, `logs`: what runs, how the nodes are, what the ranks say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
+from console.cli.guard_lines import guard_lines
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
@@ -61,6 +62,8 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
             out.line(f"no deployment on any of {len(snap.nodes)} nodes")
     for boot in snap.boots:
         _tell_boot(boot, now, out)
+    for line in guard_lines(snap):
+        out.line(line)
     _tell_nodes(snap, out)
     return ExitCode.DONE
 
@@ -103,12 +106,13 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
 def _tell_nodes(snap: Snapshot, out: Out) -> None:
     out.table(
         ["node", "state", "age", "used", "available", "gpu", "temp", "power", "load", ""],
-        [_node_cells(v) for v in snap.nodes],
+        [node_cells(v) for v in snap.nodes],
         right=[2, 3, 4, 5, 6, 7, 8],
     )
 
 
-def _node_cells(view: NodeView) -> list[str]:
+def node_cells(view: NodeView) -> list[str]:
+    """A node as a row of `status` and `top`."""
     age = "n/a" if isinstance(view.age_s, Absent) else f"{view.age_s:.0f} s"
     s = view.sample
     if isinstance(s, Absent):
@@ -134,26 +138,6 @@ def _node_cells(view: NodeView) -> list[str]:
         "n/a" if isinstance(load, Absent) else f"{load:.1f}",
         view.why,
     ]
-
-
-async def top(args: argparse.Namespace, world: World, out: Out) -> int:
-    async with world.hub(follow=False) as hub:
-        await hub.settled(timeout=SETTLE_S)
-        if not args.follow:
-            _top_once(hub, out, line=False)
-            return ExitCode.DONE
-        while True:
-            _top_once(hub, out, line=True)
-            await asyncio.sleep(1.0)
-
-
-def _top_once(hub: HubApi, out: Out, *, line: bool) -> None:
-    snap = hub.snapshot()
-    if out.as_json:
-        out.data({"schema": 1, "at": stamp(snap.at), "nodes": node_rows(snap)}, line=line)
-    else:
-        _tell_nodes(snap, out)
-        out.flush()
 
 
 async def logs(args: argparse.Namespace, world: World, out: Out) -> int:

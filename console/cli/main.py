@@ -14,17 +14,21 @@ from typing import Any
 from console.base.errors import ExitCode, NightdeckError
 from console.base.secrets import mask_text
 from console.cli import (
+    cmd_alarms,
     cmd_bisect,
     cmd_boots,
     cmd_cluster,
     cmd_diagnose,
     cmd_diff,
+    cmd_export,
     cmd_image,
     cmd_launch,
     cmd_measure,
     cmd_plan,
     cmd_recipes,
+    cmd_replay,
     cmd_status,
+    cmd_top,
 )
 from console.cli.out import Out
 from console.cli.parser import build_parser
@@ -37,7 +41,11 @@ ASYNC: dict[str, Work] = {
     "preflight": cmd_plan.preflight,
     "launch": cmd_launch.launch,
     "status": cmd_status.status,
-    "top": cmd_status.top,
+    "top": cmd_top.top,
+    "alarms": cmd_alarms.rules,
+    "export": cmd_export.export,
+    "record": cmd_export.record,
+    "replay events": cmd_replay.events,
     "logs": cmd_status.logs,
     "stop": cmd_launch.stop,
     "restart": cmd_launch.restart,
@@ -81,6 +89,10 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
         return world.console()
     if name == "lab":
         return world.lab(args)
+    if name == "replay":
+        if not (args.events or args.json):
+            return world.play(args.what)
+        name = "replay events"
     if name == "cluster":
         name = f"cluster {args.cluster_command}"
     if name == "image":

@@ -89,6 +89,21 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--once", action="store_true", help="one sample of each node (the default when piped)")
     p.add_argument("--follow", action="store_true", help="go on; with --json one object a line")
 
+    p = add("alarms", "what raises an alarm, what holds now, and a test of how alarms get out")
+    p.add_argument("alarms_command", metavar="now|test", nargs="?", choices=("now", "test"), help="default: the rules")
+    p.add_argument("way", metavar="WAY", nargs="?", help="with test: bell, terminal, command or webhook alone")
+
+    p = add("export", "figures for a Prometheus (OpenMetrics) until interrupted")
+    p.add_argument("--port", type=int, default=9464, metavar="PORT", help="default 9464")
+    p.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: this machine alone")
+
+    p = add("record", "record telemetry, events and logs into a file until interrupted")
+    p.add_argument("file", metavar="FILE", help="a new file")
+
+    p = add("replay", "a recording or a boot of the ledger, played in the console")
+    p.add_argument("what", metavar="FILE|BOOT", help="a recording, or number or id of a boot (`last`: the newest)")
+    p.add_argument("--events", action="store_true", help="the telling events as text, without the console")
+
     p = add("logs", "the engine's logs of all ranks, or of one")
     p.add_argument("-f", "--follow", action="store_true", help="go on as lines come")
     p.add_argument("--rank", type=int, metavar="N", help="this rank alone")

@@ -10,15 +10,21 @@ from typing import Protocol
 
 from console.base.findings import Finding
 from console.cluster.model import Cluster
+from console.files.settings import Settings
 from console.recipe.model import Recipe
 from console.services.hub import BootSummary, HubApi, RecipeProblem
 from console.services.ledger import Ledger
+from console.services.replay import ReplayHub
 
 
 class World(Protocol):
     """Settings and files are read, a cluster is found, nodes are connected only when a hub is opened."""
 
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]: ...
+
+    def recipe(self, name: str) -> Recipe:
+        """By name or path, read now. Raises FileErrors, UsageError."""
+        ...
 
     def boots(self) -> Sequence[BootSummary]: ...
 
@@ -29,8 +35,21 @@ class World(Protocol):
     @property
     def state_folder(self) -> Path: ...
 
-    def hub(self, *, watch: bool = True, follow: bool = True) -> AbstractAsyncContextManager[HubApi]:
+    def settings(self) -> Settings: ...
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+    def replay(self, what: str) -> ReplayHub:
+        """A replay of a recording (a path) or of a boot (its id or number). Raises UsageError where there is none."""
+        ...
+
+    def hub(
+        self, *, watch: bool = True, follow: bool = True, record: Path | None = None
+    ) -> AbstractAsyncContextManager[HubApi]:
         """A hub on the chosen cluster. watch: started, with telemetry and logs; follow: logs go on as they come.
+        record: a new file that keeps the session.
 
         Raises FileError for a bad cluster file, UsageError where there is none."""
         ...
@@ -46,5 +65,9 @@ class World(Protocol):
         ...
 
     def console(self) -> int: ...
+
+    def play(self, what: str) -> int:
+        """The console on a replay."""
+        ...
 
     def lab(self, args: argparse.Namespace) -> int: ...

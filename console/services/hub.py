@@ -274,6 +274,22 @@ class HubApi(Protocol):
 
     def themes(self) -> Sequence[ThemeColours]: ...
 
+    def acknowledge_alarms(self, ident: int | None = None) -> int:
+        """Take note of one alarm, or of all that hold; how many that were."""
+        ...
+
+    def mute_alarms(self, seconds: float, *, code: str = "", node: str = "") -> None:
+        """Tell nobody of a rule ("": any) on a node ("": any) for a while; 0 ends it."""
+        ...
+
+    async def test_alarms(self, way: str | None = None) -> Mapping[str, str]:
+        """Send a test by one way out or by all: way -> "" where it went out, else why not. Raises UsageError."""
+        ...
+
+    def use_terminal(self, write: Callable[[str], None]) -> None:
+        """The face lends its terminal to alarms: the bell and notifications, as far as the settings want them."""
+        ...
+
     def save_log(self, rank: int | None) -> str:
         """Write the lines held (one rank, or all merged) to a file; returns its path."""
         ...

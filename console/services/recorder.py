@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,9 +65,6 @@ class Recorder:
         rows = [[line.rank, line.node, line.index, line.at, line.level, line.process, line.text] for line in lines]
         if rows:
             self._row("log", deployment, rows)
-
-    def alarm(self, row: Mapping[str, Any]) -> None:
-        self._row("alarm", dict(row))
 
     def _row(self, kind: str, *values: Any) -> None:
         if self._broken:

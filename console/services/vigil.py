@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,8 +22,8 @@ from console.services.hub import LogLine, NodeView
 from console.services.recorder import Recorder
 from console.services.series import SeriesBook
 from console.services.tasks import Owner
-from console.services.ways_out import Way
-from console.telemetry.alarm_rules import AlarmPolicy
+from console.services.ways_out import Way, make_ways
+from console.telemetry.alarm_rules import AlarmPolicy, WaysPolicy
 from console.telemetry.guard_policy import GuardPolicy
 from console.telemetry.sample import Float, Guard, GuardTrip, Sample
 from console.telemetry.trend import Lowest, lowest
@@ -35,11 +35,13 @@ UNGUARDED_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class VigilOptions:
-    """ways: how alarms leave; none by default. recorder: keeps the session in a file, where that was asked for."""
+    """ways: how alarms leave; none by default. recorder: keeps the session in a file, where that was asked for.
+    env: the console's own environment, which tells what terminal it draws on."""
 
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     alarms: AlarmPolicy = field(default_factory=AlarmPolicy)
     ways: Sequence[Way] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
     recorder: Recorder | None = None
 
 
@@ -124,6 +126,12 @@ class Vigil:
         ranks = [RankRef(r.rank, r.node, r.container) for r in state.ranks]
         await self.guards.serving(state.deployment, ranks)
         # Who could not be told finds out by itself: the API answers there too, or time passes.
+
+    def use_terminal(self, write: Callable[[str], None]) -> None:
+        """A face lends its terminal; what the settings do not want of it stays off."""
+        policy = self._options.alarms.ways
+        for way in make_ways(WaysPolicy(policy.bell, policy.terminal), write=write, env=self._options.env):
+            self.alarms.add_way(way)
 
     def node(self, node: str, trouble: str, why: str) -> None:
         """The way to a node broke, or is there again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from console.base.absent import Absent
@@ -159,6 +159,18 @@ class Watching:
 
     def themes(self) -> Sequence[ThemeColours]:
         return self._shelf.themes()
+
+    def acknowledge_alarms(self, ident: int | None = None) -> int:
+        return self.vigil.alarms.acknowledge(ident, self._by)
+
+    def mute_alarms(self, seconds: float, *, code: str = "", node: str = "") -> None:
+        self.vigil.alarms.mute(seconds, code=code, node=node)
+
+    async def test_alarms(self, way: str | None = None) -> Mapping[str, str]:
+        return await self.vigil.alarms.test(way)
+
+    def use_terminal(self, write: Callable[[str], None]) -> None:
+        self.vigil.use_terminal(write)
 
     def boots(self) -> Sequence[BootSummary]:
         return self._ledger.boots()

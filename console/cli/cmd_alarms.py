@@ -1,0 +1,115 @@
+"""`alarms`: which rules there are and what they are set to, what holds now, and a test of the ways out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from console.base.errors import ExitCode
+from console.base.findings import Severity
+from console.boot.to_json import stamp
+from console.cli.cmd_status import SETTLE_S
+from console.cli.out import Out
+from console.cli.world import World
+from console.services.alarms import measure_text
+from console.services.ways_out import alarm_json, make_ways, send
+from console.telemetry.alarm_rules import CODES, HAPPENINGS, AlarmPolicy
+from console.telemetry.alarms import Alarm
+
+
+def rule_rows(policy: AlarmPolicy) -> list[dict[str, object]]:
+    """Every alarm there is, as it is set: code, severity, what raises it and what clears it."""
+    levels = {r.code: r for r in policy.levels()}
+    rows: list[dict[str, object]] = []
+    for code in CODES:
+        rule = levels.get(code)
+        happening = policy.happening(code)
+        if rule is not None:
+            sign = "below" if rule.enter < rule.leave else "above"
+            back = "from" if rule.enter < rule.leave else "down to"
+            when = f"{sign} {measure_text(rule.measure, rule.enter)}"
+            hold = f" for {rule.hold_s:.0f} s" if rule.hold_s else ""
+            clears = f"{back} {measure_text(rule.measure, rule.leave)}{hold}"
+            rows.append(
+                {
+                    "code": code,
+                    "severity": str(rule.severity),
+                    "measure": rule.measure,
+                    "when": when + hold,
+                    "clears": clears,
+                    "message": rule.message,
+                }
+            )
+        elif happening is not None:
+            clears = "" if happening.lasts_s is None else f"after {happening.lasts_s:.0f} s"
+            row = {"code": code, "severity": str(happening.severity), "measure": None, "when": "it happens"}
+            rows.append({**row, "clears": clears or "when it is over", "message": happening.message})
+        else:
+            what = next((h.message for h in HAPPENINGS if h.code == code), "")
+            rows.append({"code": code, "severity": "off", "measure": None, "when": "", "clears": "", "message": what})
+    return rows
+
+
+async def rules(args: argparse.Namespace, world: World, out: Out) -> int:
+    """`alarms`, `alarms now`, `alarms test [WAY]`."""
+    if args.alarms_command == "test":
+        return await test(args, world, out)
+    if args.alarms_command == "now":
+        return await now(args, world, out)
+    policy = world.settings().alarms
+    rows = rule_rows(policy)
+    ways = make_ways(policy.ways, write=_write, env={})
+    if out.as_json:
+        data = {"schema": 1, "enabled": policy.enabled, "tell_from": str(policy.tell_from), "rules": rows}
+        out.data({**data, "ways": [{"name": w.name, "where": w.where} for w in ways]})
+        return ExitCode.DONE
+    if not policy.enabled:
+        out.line("alarms are switched off in settings.toml")
+    keys = ("code", "severity", "when", "clears", "message")
+    out.table(keys, [[str(row[key]) for key in keys] for row in rows])
+    out.line()
+    out.line(f"told from severity {policy.tell_from} on by: " + ", ".join(f"{w.name} ({w.where})" for w in ways))
+    return ExitCode.DONE
+
+
+async def now(args: argparse.Namespace, world: World, out: Out) -> int:
+    """What holds now: the nodes are asked."""
+    async with world.hub(follow=False) as hub:
+        await hub.settled(timeout=SETTLE_S)
+        active = [a for a in hub.snapshot().alarms if a.active]
+    if out.as_json:
+        out.data({"schema": 1, "alarms": [alarm_json(a) for a in active]})
+        return ExitCode.DONE
+    if not active:
+        out.line("no alarm holds")
+    for alarm in active:
+        out.line(f"{alarm.severity:<5}  {(stamp(alarm.raised_at) or '')[11:19]}  {alarm.code}: {alarm.text}")
+    return ExitCode.DONE
+
+
+async def test(args: argparse.Namespace, world: World, out: Out) -> int:
+    """Send a test by each way out; 1 where one does not work."""
+    import os
+
+    policy = world.settings().alarms
+    ways = make_ways(policy.ways, write=_write, env=os.environ)
+    chosen = [w for w in ways if args.way in (None, w.name)]
+    if not chosen:
+        names = ", ".join(w.name for w in ways) or "none"
+        out.say(f"nightdeck: no way out named {args.way}; set up are: {names} ([alarms.ways] in settings.toml)")
+        return ExitCode.USAGE
+    alarm = Alarm(0, "test", Severity.INFO, "test", "this is a test of nightdeck's alarms", world.now())
+    said = {w.name: await send(w, alarm) for w in chosen}
+    if out.as_json:
+        out.data({"schema": 1, "ways": [{"name": n, "ok": not why, "why": why or None} for n, why in said.items()]})
+    else:
+        for way in chosen:
+            out.line(f"{way.name:<9} {way.where:<40} {said[way.name] or 'sent'}")
+    return ExitCode.FAILED if any(said.values()) else ExitCode.DONE
+
+
+def _write(text: str) -> None:
+    if not sys.stderr.isatty():
+        raise OSError("standard error is no terminal")
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,121 @@
+"""What a replay plays: the rows of a recording, or a boot's folder told as such rows, in the order of time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from console.base.errors import NightdeckError, UsageError
+from console.cluster.model import Cluster, Node
+from console.cluster.parse import parse_cluster
+from console.enginelog.board import BoardTracker
+from console.files.archive import log_files, read_lines, read_log
+from console.files.event_codec import decode_event
+from console.files.journal import read_events
+from console.files.recording import read_recording
+
+Row = tuple[float, str, list[Any]]
+CHUNK: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """title: for people. started: epoch seconds of the row time 0. rows: opens the rows anew, to go back."""
+
+    title: str
+    cluster: Cluster
+    started: float
+    rows: Callable[[], Iterator[Row]]
+
+
+def recording(path: Path) -> Source:
+    """A recording made by `record`. Raises UsageError, DiskError."""
+    head = next(read_recording(path))
+    started = head.get("started")
+    try:
+        cluster = parse_cluster(str(head.get("cluster") or ""), str(path))
+    except NightdeckError as error:
+        raise UsageError(f"its cluster cannot be read: {error}", where=str(path)) from error
+    if isinstance(started, bool) or not isinstance(started, (int, float)):
+        raise UsageError("does not say when it was made", where=str(path))
+
+    def rows() -> Iterator[Row]:
+        lines = read_recording(path)
+        next(lines, None)
+        for line in lines:
+            if (
+                isinstance(line, list)
+                and len(line) >= 2
+                and isinstance(line[0], (int, float))
+                and isinstance(line[1], str)
+            ):
+                yield float(line[0]), line[1], line[2:]
+
+    return Source(path.name, cluster, float(started), rows)
+
+
+def boot(path: Path) -> Source:
+    """A boot's folder in the journal: its events, logs by docker's stamps, and the lows and highs of its telemetry.
+
+    Raises UsageError where it holds no opening of a boot, DiskError."""
+    opening = next((e.event for e in read_events(path) if e.event and e.event.get("type") == "BootOpened"), None)
+    event = decode_event(opening) if opening is not None else None
+    if event is None or opening is None:
+        raise UsageError("this boot kept no events", where=str(path))
+    ranks = getattr(event, "ranks", ())
+    deployment = str(getattr(event, "deployment", ""))
+    names = dict.fromkeys(r.node for r in ranks if r.node)
+    started = float(getattr(event, "launched_at", event.at))
+    nodes = {r.rank: r.node for r in ranks}
+
+    def rows() -> Iterator[Row]:
+        parts = [_events(path, deployment, started), _telemetry(path, started)]
+        parts += [
+            _log(file, rank, nodes.get(rank, ""), len(ranks), deployment, started)
+            for rank, file in log_files(path).items()
+            if rank < len(ranks)
+        ]
+        yield from heapq.merge(*parts, key=lambda row: row[0])
+
+    cluster = Cluster(name=path.name, file=str(path), nodes=tuple(Node(n, n) for n in names))
+    return Source(path.name, cluster, started, rows)
+
+
+def _events(path: Path, deployment: str, started: float) -> Iterator[Row]:
+    last = 0.0
+    for line in read_events(path):
+        at = line.event.get("at") if line.event is not None else None
+        if line.event is not None and isinstance(at, (int, float)):
+            last = max(last, at - started)  # rows never go back
+            yield last, "event", [deployment, line.event]
+
+
+def _telemetry(path: Path, started: float) -> Iterator[Row]:
+    last = 0.0
+    for row in read_lines(path / "telemetry.jsonl"):
+        at, node = row.get("at"), row.get("node")
+        if isinstance(at, (int, float)) and isinstance(node, str):
+            last = max(last, at - started)
+            yield last, "window", [node, row]
+
+
+def _log(file: Path, rank: int, node: str, world: int, deployment: str, started: float) -> Iterator[Row]:
+    """Lines of one rank; a line without a stamp keeps the place of the one before."""
+    board = BoardTracker(world, frozenset())
+    last = 0.0
+    for block in read_log(file):
+        rows: list[list[Any]] = []
+        at = last
+        for record in board.feed(rank, block):
+            stamp = record.docker_at if record.docker_at is not None else started + last
+            last = max(last, stamp - started)
+            if len(rows) >= CHUNK or last - at > 1.0:
+                if rows:
+                    yield at, "log", [deployment, rows]
+                rows, at = [], last
+            rows.append([rank, node, record.index, stamp, record.level or "", record.process or "", record.text])
+        if rows:
+            yield at, "log", [deployment, rows]
