@@ -45,3 +45,13 @@ def add_ledger_commands(add: Add) -> None:
     p.add_argument("--concurrency", metavar="LEVELS", default="1,2,4", help="streams at once: 1,2,4 or 1-4")
     p.add_argument("--repeats", type=int, metavar="N", default=3, help="rounds that count; one more is dropped")
     p.add_argument("--max-tokens", type=int, metavar="N", default=128, help="of each answer")
+
+    p = add("night", "run a queue of trials without you: conditions, a hard end, the baseline back at the end")
+    p.add_argument(
+        "words",
+        metavar="QUEUE.toml | status | attach | stop | resume | list | check QUEUE.toml",
+        nargs="*",
+        help="a night's file, or what to do with the night (default: its status)",
+    )
+    p.add_argument("--foreground", action="store_true", help="run it here instead of by itself")
+    p.add_argument("--run-id", metavar="ID", help=argparse.SUPPRESS)

@@ -1,0 +1,258 @@
+"""`night`: a queue of trials that runs without a terminal, to be looked at, stopped, and gone on with."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from console.base.errors import ExitCode, FileError, UsageError
+from console.boot.night_model import Night, Phase
+from console.boot.spread import spread_of_json
+from console.cli.cmd_measure import words as spread_words
+from console.cli.out import Out
+from console.cli.world import World
+from console.files.night_queue import load_queue
+from console.files.night_store import LOG, NightStore
+from console.files.read import read_text
+from console.services.night import NightRunner, Plan, plan_json
+from console.services.night_setup import go_on, set_up
+
+VERBS = ("status", "attach", "stop", "resume", "list", "check")
+START_LIMIT_S = 20.0
+
+
+class SystemClock:
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+async def night(args: argparse.Namespace, world: World, out: Out) -> int:
+    store = NightStore(world.state_folder / "nights")
+    verb, *rest = args.words or ["status"]
+    if args.run_id:
+        return await _run(args.run_id, store, args, world, out)
+    if verb == "status":
+        return _status(store, rest, out)
+    if verb == "list":
+        return _list(store, out)
+    if verb == "attach":
+        return await _attach(store, store.find(rest[0] if rest else None), out)
+    if verb == "stop":
+        return _stop(store, out)
+    if args.read_only:
+        raise UsageError("`night` changes nodes, and this is --read-only")
+    if verb == "resume":
+        ident = store.find(rest[0] if rest else None)
+        go_on(store, ident)  # over or damaged: say it here, not in a log
+    else:
+        ident = _new(store, Path(rest[0] if verb == "check" and rest else verb), verb == "check", world, out)
+        if not ident:
+            return ExitCode.DONE
+    if args.foreground:
+        return await _run(ident, store, args, world, out)
+    return await _detach(ident, store, args, out)
+
+
+def _new(store: NightStore, path: Path, only_check: bool, world: World, out: Out) -> str:
+    """Read the queue and all its recipes; a night's folder, unless it is only to be checked."""
+    now = time.time()
+    queue = load_queue(path, now)
+    for warning in queue.warnings:
+        out.say(f"{queue.file}: {warning}")
+    if only_check:
+        for name in dict.fromkeys([queue.rules.baseline, *(s.recipe for s in queue.steps)]):
+            if name:
+                world.recipe(name)
+        begin = "now" if queue.rules.start_after is None else _when(queue.rules.start_after)
+        out.line(f"{queue.name}: {len(queue.steps)} steps, from {begin} to {_when(queue.rules.hard_end)}")
+        return ""
+    try:
+        text = read_text(path)
+    except FileError as error:
+        raise UsageError(str(error)) from error
+    state, plan = set_up(queue, text, store, world.recipe, now)
+    store.write(state, {"at": now, "waiting": "", **plan_json(plan)})
+    return state.id
+
+
+async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: World, out: Out) -> int:
+    """The night itself, in this process."""
+    descriptor = store.lock(ident)
+    try:
+        state, plan = go_on(store, ident)
+        async with world.hub() as hub:
+            await hub.settled(timeout=30.0)
+            runner = NightRunner(hub, plan, state, store, SystemClock(), notify=lambda text: _notify(hub, text))
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with contextlib.suppress(NotImplementedError):
+                    loop.add_signal_handler(number, runner.ask_stop)
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a lost terminal is nothing to a night
+            runner.save()
+            done = await runner.run()
+    finally:
+        os.close(descriptor)
+    _tell(store.read(ident), out)
+    return _code(done, plan)
+
+
+def _notify(hub: Any, text: str) -> None:
+    """Through the hub's alarms where it has ways out; the night's own log has it in any case."""
+    happen = getattr(hub, "notify", None)
+    if callable(happen):
+        happen(text)
+
+
+def _code(done: Night, plan: Plan) -> int:
+    if plan.rules.baseline and done.left_serving != plan.rules.baseline:
+        return ExitCode.FAILED
+    return ExitCode.DONE if all(r.outcome == "served" for r in done.results) else ExitCode.PARTLY
+
+
+async def _detach(ident: str, store: NightStore, args: argparse.Namespace, out: Out) -> int:
+    """A child with a session of its own: neither a closed terminal nor a dropped SSH connection ends it."""
+    if store.running() is not None:
+        store.lock(ident)  # says which night runs
+    log = store.folder(ident) / "night.out"
+    child = _child([*_globals(args), "night", "--run-id", ident], log)
+    limit = time.monotonic() + START_LIMIT_S
+    while store.running() != (child.pid, ident):
+        if child.poll() is not None:
+            said = log.read_text("utf-8", "replace").strip().splitlines()
+            raise UsageError(f"the night did not start: {said[-1] if said else 'it ended at once'}", where=str(log))
+        if time.monotonic() > limit:
+            raise UsageError(f"the night has not started in {START_LIMIT_S:.0f} s", where=str(log))
+        await asyncio.sleep(0.1)
+    if out.as_json:
+        out.data({"schema": 1, "night": ident, "pid": child.pid, "folder": str(store.folder(ident))})
+    else:
+        out.line(f"night {ident} runs by itself (process {child.pid}); this terminal can go")
+        out.line("  nightdeck night status    nightdeck night attach    nightdeck night stop")
+    return ExitCode.DONE
+
+
+def _child(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "console", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+
+
+def _globals(args: argparse.Namespace) -> list[str]:
+    pairs = [
+        ("--cluster", args.cluster),
+        ("--recipes", args.recipes),
+        ("--speed", args.speed),
+        ("--scenario", args.scenario),
+        ("--lab-nodes", args.lab_nodes),
+    ]
+    return [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+
+
+def _status(store: NightStore, rest: list[str], out: Out) -> int:
+    ident = store.find(rest[0] if rest else None)
+    row = store.read(ident)
+    running = store.running()
+    alive = running is not None and running[1] == ident
+    if out.as_json:
+        out.data({**row, "alive": alive, "pid": running[0] if running is not None and alive else None})
+        return ExitCode.DONE
+    if not alive and row.get("phase") != "done":
+        out.line(f"night {ident}: ITS PROCESS IS GONE, and the night is not over: `nightdeck night resume {ident}`")
+    _tell(row, out)
+    return ExitCode.DONE
+
+
+def _list(store: NightStore, out: Out) -> int:
+    rows = [store.read(name) for name in store.nights()]
+    if out.as_json:
+        out.data({"schema": 1, "nights": rows})
+        return ExitCode.DONE
+    table = [[r["id"], r.get("name", ""), r["phase"], str(len(r["results"])), r.get("why", "")] for r in rows]
+    out.table(["night", "name", "phase", "runs", "why"], table, right=[3])
+    return ExitCode.DONE
+
+
+def _tell(row: Mapping[str, Any], out: Out) -> None:
+    rules, results = row["rules"], row["results"]
+    out.line(f"night {row['id']} {row.get('name', '')}: {row['phase']}, hard end {_when(rules['hard_end'])}")
+    if row.get("waiting") and row["phase"] != Phase.DONE:
+        out.line(f"  waiting: {row['waiting']}")
+    if row.get("running"):
+        out.line(f"  now: {row['running']['label']} ({row['running']['recipe']})")
+    for r in results:
+        rate = _rate(r)
+        ready = "" if r["ready_s"] is None else f", ready after {r['ready_s']:.0f} s"
+        why = f": {r['why']}" if r["why"] else ""
+        out.line(f"  {r['run']:>2} {r['label']}: {r['outcome'].replace('_', ' ')}{ready}{rate}{why}")
+    if row.get("why"):
+        out.line(f"  {row['why']}")
+    if row["phase"] == Phase.DONE:
+        out.line(f"  left serving: {row.get('left_serving') or 'nothing'}")
+
+
+def _rate(result: Mapping[str, Any]) -> str:
+    levels = (result.get("measure") or {}).get("levels") or []
+    found = [(v["concurrency"], spread_of_json(v["total_tokens_per_s"])) for v in levels]
+    return "".join(f", {spread_words(s)} tokens/s at {n}" for n, s in found if s is not None)
+
+
+def _stop(store: NightStore, out: Out) -> int:
+    running = store.running()
+    if running is None:
+        raise UsageError("no night runs on this machine")
+    os.kill(running[0], signal.SIGTERM)
+    out.line(f"night {running[1]} was asked to stop: it ends its trial and restores the baseline (`night attach`)")
+    return ExitCode.DONE
+
+
+async def _attach(store: NightStore, ident: str, out: Out) -> int:
+    """The night's log as it grows, until it is over. Interrupting this ends only the looking."""
+    path = store.folder(ident) / LOG
+    at = 0
+    while True:
+        running = store.running()
+        alive = running is not None and running[1] == ident
+        at = _pour(path, at, out)
+        if not alive:
+            _tell(store.read(ident), out)
+            return ExitCode.DONE
+        await asyncio.sleep(0.5)
+
+
+def _pour(path: Path, at: int, out: Out) -> int:
+    try:
+        with path.open("rb") as file:
+            file.seek(at)
+            data = file.read()
+    except FileNotFoundError:
+        return at
+    whole = data[: data.rfind(b"\n") + 1]
+    for line in whole.splitlines():
+        out.line(line.decode("utf-8", "replace"))
+    out.flush()
+    return at + len(whole)
+
+
+def _when(at: float) -> str:
+    """A moment in this machine's own time, with the zone said, and in UTC."""
+    local = datetime.fromtimestamp(at).astimezone()
+    return f"{local:%a %H:%M %Z} ({datetime.fromtimestamp(at, UTC):%H:%M} UTC)"

@@ -1,0 +1,321 @@
+"""The night without you: the queue's runs one after another, and the baseline back at the end whatever happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.base.errors import NightdeckError
+from console.base.text import clean_line
+from console.boot.events import Event, StatsSeen
+from console.boot.night_model import (
+    Finish,
+    Night,
+    Phase,
+    Restore,
+    Result,
+    Rules,
+    Run,
+    Seen,
+    Start,
+    Wait,
+    began,
+    ended,
+    finished,
+    next_action,
+    restoring,
+    until,
+)
+from console.boot.state import BootState
+from console.boot.state import Phase as BootPhase
+from console.services.hub import HubApi
+from console.services.measure import MeasureSpec
+
+BEAT_S: Final = 1.0
+STOP_GRACE_S: Final = 30.0
+# Two tries at what everybody expects to find in the morning.
+RESTORE_TRIES: Final = 2
+
+
+class Store(Protocol):
+    """Where a night is kept: `console.files.night_store.NightStore`."""
+
+    def write(self, night: Night, extra: Mapping[str, Any]) -> None: ...
+
+    def log(self, night: str, text: str, at: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to run, read and settled. override: codes of findings that do not keep a launch from being made."""
+
+    name: str
+    rules: Rules
+    runs: tuple[Run, ...]
+    override: tuple[str, ...] = ()
+    measure: MeasureSpec = field(default_factory=MeasureSpec)
+
+
+class NightRunner:
+    """Drives a hub. notify: the ways out of the alarms, for what somebody should hear of while asleep. pause: sleeping,
+    which a test replaces by time of its own."""
+
+    def __init__(
+        self,
+        hub: HubApi,
+        plan: Plan,
+        night: Night,
+        store: Store,
+        clock: Clock,
+        *,
+        notify: Callable[[str], None] = lambda _text: None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._hub = hub
+        self._plan = plan
+        self.night = night
+        self._store = store
+        self._clock = clock
+        self._notify = notify
+        self._pause = pause
+        self._waiting = ""
+        self._busy_at = clock.wall()  # who asked before we looked is not known: the quiet time counts from now
+        self._stop_asked = False
+
+    def ask_stop(self) -> None:
+        """End the night in good order: stop the trial, restore the baseline. Returns at once; without effect while the
+        baseline is coming back already."""
+        if self.night.phase is Phase.RESTORING:
+            return
+        self._stop_asked = True
+        self.night = replace(self.night, stop_asked=True)
+
+    async def run(self) -> Night:
+        """Until the night is over. Cancelling leaves the state as it is, for `resume`; nothing is stopped."""
+        quiet = self._hub.listen(self._heard)
+        try:
+            await self._interrupted()
+            while True:
+                match self._next():
+                    case Wait(seconds=seconds, why=why):
+                        self._wait_for(why)
+                        await self._pause(max(BEAT_S, seconds))
+                    case Start(run=run):
+                        await self._trial(run)
+                    case Restore(why=why):
+                        await self._restore(why)
+                    case Finish():
+                        return self.night
+        finally:
+            quiet()
+
+    def _next(self) -> Wait | Start | Restore | Finish:
+        return next_action(self.night, self._plan.rules, self._plan.runs, self._clock.wall(), self._seen())
+
+    # -- what is seen -------------------------------------------------------------------------------------------
+
+    def _heard(self, deployment: str, event: Event) -> None:
+        if isinstance(event, StatsSeen) and (event.values.get("running") or event.values.get("waiting")):
+            self._busy_at = self._clock.wall()
+
+    def _seen(self) -> Seen:
+        snap = self._hub.snapshot()
+        temps: list[tuple[float, str]] = []
+        unknown: list[str] = []
+        for view in snap.nodes:
+            if isinstance(view.sample, Absent) or view.state == "lost":
+                unknown.append(view.node.name)
+                continue
+            gpus = view.sample.gpus
+            temps += [
+                (g.temp_c, view.node.name)
+                for g in (gpus if not isinstance(gpus, Absent) else ())
+                if not isinstance(g.temp_c, Absent)
+            ]
+        hottest = max(temps, default=None)
+        serving = any(not b.phase.over for b in snap.boots)
+        return Seen(
+            hottest=None if hottest is None else (hottest[1], hottest[0]),
+            unknown=tuple(unknown),
+            quiet_s=self._clock.wall() - self._busy_at if serving else None,
+        )
+
+    # -- one run ------------------------------------------------------------------------------------------------
+
+    async def _interrupted(self) -> None:
+        """A controller that died in the middle of a run: what it left is told, and the run is not held against it."""
+        run = self.night.running
+        if run is None:
+            return
+        now = self._clock.wall()
+        why = "the controller ended in the middle of it"
+        result = Result(
+            run.number, run.recipe, run.label, run.role, "interrupted", why, self.night.deployment, ended_at=now
+        )
+        self._set(ended(self.night, run, result), f"run {run.number} {run.label}: {why}")
+
+    async def _trial(self, run: Run) -> None:
+        self._waiting = ""
+        self._set(began(self.night, run), f"run {run.number}: {run.label} ({run.recipe})")
+        started = self._clock.wall()
+        result = await self._outcome(run, started, self._plan.rules)
+        keep = run.role == "otherwise" and result.outcome == "served" and not self._plan.rules.baseline
+        if not keep:
+            why = await self._clear()
+            if why:
+                result = replace(result, why="; ".join(w for w in (result.why, f"not cleared away: {why}") if w))
+        result = replace(result, ended_at=self._clock.wall())
+        text = (
+            f"run {run.number} {run.label}: {result.outcome.replace('_', ' ')}{': ' + result.why if result.why else ''}"
+        )
+        self._set(ended(self.night, run, result), text)
+        if result.outcome not in ("served", "cut"):
+            self._notify(text)
+        if keep:
+            self._end(run.recipe, f"{run.recipe} serves, as decided")
+
+    async def _outcome(self, run: Run, started: float, rules: Rules) -> Result:
+        """Launch, ready, a request, the measurement. Whatever goes wrong is a result."""
+        base = Result(run.number, run.recipe, run.label, run.role, "failed", started_at=started)
+        why = await self._clear()
+        if why:
+            return replace(base, why=f"what ran before could not be stopped: {why}")
+        try:
+            state = await self._hub.launch(run.recipe, override=self._plan.override)
+        except NightdeckError as error:
+            return replace(base, why=clean_line(str(error), limit=500))
+        base = replace(base, deployment=state.deployment, boot=state.number)
+        self._set(replace(self.night, deployment=state.deployment), f"boot {state.number} was launched")
+        limit, word = until(run, rules, state.deadline_at)
+        state = await self._to_the_end(state, limit)
+        base = replace(
+            base,
+            ready_s=None if state.ready_at is None else round(state.ready_at - state.launched_at, 3),
+            text=state.smoke_text,
+        )
+        if state.phase not in (BootPhase.READY, BootPhase.DEGRADED):
+            return _not_ready(base, state, word, stopped=self._stop_asked)
+        if run.measure and not self._stop_asked and self._clock.wall() < self._plan.rules.hard_end:
+            base = await self._measured(base)
+        return replace(base, outcome="served")
+
+    async def _to_the_end(self, state: BootState, limit: float) -> BootState:
+        """Until it is ready, or over, or not worth waiting for."""
+        while True:
+            state = self._find(state)
+            if state.phase in (BootPhase.READY, BootPhase.DEGRADED) or state.phase.over:
+                return state
+            if self._clock.wall() >= limit or self._stop_asked:
+                return state
+            await self._pause(BEAT_S)
+
+    def _find(self, state: BootState) -> BootState:
+        snap = self._hub.snapshot()
+        rows = [*snap.boots, *([snap.boot] if snap.boot is not None else [])]
+        return next((b for b in rows if b.deployment == state.deployment), state)
+
+    async def _measured(self, base: Result) -> Result:
+        """The measurement ends with the hard end at the latest; a boot that cannot be measured has served all the
+        same."""
+        work = asyncio.ensure_future(self._hub.measure(self._plan.measure, self._say))
+        try:
+            while not work.done():
+                beat = asyncio.ensure_future(self._pause(BEAT_S))
+                await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
+                beat.cancel()
+                if not work.done() and (self._clock.wall() >= self._plan.rules.hard_end or self._stop_asked):
+                    return replace(
+                        base, measure_why="cut short: " + ("stopped" if self._stop_asked else "the hard end")
+                    )
+            return replace(base, measure=dict(work.result()))
+        except NightdeckError as error:
+            return replace(base, measure_why=clean_line(str(error), limit=300))
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _clear(self) -> str:
+        """Stop everything of ours, on every node. Empty when nothing is left, else what is."""
+        try:
+            results = await self._hub.stop("*", grace_s=STOP_GRACE_S)
+        except NightdeckError as error:
+            return clean_line(str(error), limit=300)
+        bad = {n: r for n, r in results.items() if r[0] not in ("stopped", "nothing")}
+        return "; ".join(f"{node}: {state.replace('_', ' ')} {why}".strip() for node, (state, why) in bad.items())
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def _restore(self, why: str) -> None:
+        """The baseline back, also when all else went wrong."""
+        self._stop_asked = False  # the operator's stop ends the trials, not the restoring
+        self._set(restoring(self.night, why), f"the trials are over: {why}")
+        baseline = self._plan.rules.baseline
+        if not baseline:
+            left = await self._clear()
+            self._end("", why + (f"; not cleared away: {left}" if left else "; nothing runs, as no baseline is named"))
+            return
+        for number in range(RESTORE_TRIES):
+            run = Run(0, baseline, "baseline", "baseline", measure=False)
+            endless = replace(self._plan.rules, hard_end=float("inf"))
+            result = await self._outcome(run, self._clock.wall(), endless)
+            if result.outcome == "served":
+                self._end(baseline, f"{why}; {baseline} serves again")
+                return
+            self._say(f"the baseline, try {number + 1} of {RESTORE_TRIES}: {result.why}")
+            self._notify(f"the baseline {baseline} did not come back: {result.why}")
+        self._end("", f"{why}; THE BASELINE {baseline} DOES NOT SERVE: {result.why}")
+
+    def _end(self, left: str, why: str) -> None:
+        self._set(finished(self.night, left, why), f"the night is over: {why}")
+        done = sum(1 for r in self.night.results if r.outcome == "served")
+        self._notify(f"the night is over: {done} of {len(self.night.results)} runs served; {why}")
+
+    # -- keeping ------------------------------------------------------------------------------------------------
+
+    def _set(self, night: Night, text: str) -> None:
+        self.night = replace(night, stop_asked=night.stop_asked or self._stop_asked)
+        self.save()
+        self._say(text)
+
+    def _wait_for(self, why: str) -> None:
+        if why != self._waiting:
+            self._waiting = why
+            self.save()
+            self._say(f"waiting: {why}")
+
+    def _say(self, text: str) -> None:
+        self._store.log(self.night.id, text, self._clock.wall())
+
+    def save(self) -> None:
+        self._store.write(self.night, {"at": self._clock.wall(), "waiting": self._waiting, **plan_json(self._plan)})
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "rules": asdict(plan.rules),
+        "runs": [asdict(r) for r in plan.runs],
+        "override": list(plan.override),
+        "measure": asdict(plan.measure),
+    }
+
+
+def _not_ready(base: Result, state: BootState, word: str, *, stopped: bool) -> Result:
+    if state.phase.over:
+        cause = state.cause.sentence if state.cause is not None else ""
+        why = cause or state.failed_why or "it was stopped by somebody else"
+        return replace(base, outcome="failed", why=why)
+    if stopped:
+        return replace(base, outcome="cut", why="the operator stopped the night")
+    if state.phase is BootPhase.SERVING_BAD:
+        return replace(base, outcome="bad_text", why=state.smoke_why or "its answers are no sense")
+    slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
+    where = f"; rank {slowest.rank} was in {slowest.stage.word}" if slowest is not None and slowest.stage else ""
+    return replace(base, outcome=word, why=("the hard end came" if word == "cut" else "not ready in time") + where)
+
+
+__all__ = ["NightRunner", "Plan", "plan_json"]
