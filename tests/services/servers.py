@@ -57,8 +57,12 @@ class Server:
         self._answer = answer
         self.requests: list[str] = []
         self.port = 0
+        self.open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.open[task] = writer
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             self.requests.append(head.split(b"\r\n")[0].decode())
@@ -79,6 +83,9 @@ async def serving(answer: Handler) -> AsyncIterator[Server]:
         yield made
     finally:
         server.close()
+        for writer in made.open.values():
+            writer.transport.abort()
+        await asyncio.gather(*made.open, return_exceptions=True)
 
 
 def reply(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
@@ -92,8 +99,7 @@ def as_json(value: Any, status: str = "200 OK") -> bytes:
 
 def sse(*pieces: Any, end: bool = True) -> bytes:
     """A streamed answer, chunked, one chunk an event."""
-    out = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     rows = [b"data: " + json.dumps(p).encode() + b"\n\n" for p in pieces]
-    for row in [*rows, *([b"data: [DONE]\n\n"] if end else [])]:
-        out += f"{len(row):x}\r\n".encode() + row + b"\r\n"
-    return out + (b"0\r\n\r\n" if end else b"")
+    rows += [b"data: [DONE]\n\n"] if end else []
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return b"".join([head, *(b"%x\r\n%s\r\n" % (len(r), r) for r in rows), b"0\r\n\r\n" if end else b""])

@@ -52,6 +52,7 @@ async def test_healthy_needs_the_model_and_not_only_an_answer() -> None:
 @pytest.mark.parametrize(
     "models",
     [as_json({"status": "ok"}), reply(b"<html>"), reply(b"[" * 99999), as_json({"data": {}}), as_json("x", "401 No")],
+    ids=["status", "page", "deep", "shape", "denied"],
 )
 async def test_another_program_on_the_port_is_called_that(models: bytes) -> None:
     answer = await health({"/health": OK, "/v1/models": models})
