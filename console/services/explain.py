@@ -82,6 +82,11 @@ class Explainer:
         if collector.alarming:
             self.suspect = True
 
+    def news(self, rank: int) -> int:
+        """Grows with each line of a rank that says something; a line that says each minute that it waits is none."""
+        collector = self._collectors.get(rank)
+        return collector.news if collector is not None else 0
+
     def sample(self, sample: Sample) -> None:
         self._signs.setdefault(sample.node, NodeSigns()).add(sample)
 

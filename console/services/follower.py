@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from console.base.absent import Absent
 from console.base.clock import Clock
@@ -13,12 +13,10 @@ from console.boot.events import (
     BootOpened,
     ContainerSeen,
     DeadlineMoved,
-    EtaChanged,
     Event,
     NodeBack,
     NodeLost,
     RankProgress,
-    StatsSeen,
     StopStarted,
 )
 from console.boot.reduce import GONE, opened, reduce
@@ -26,16 +24,14 @@ from console.boot.state import BootState, Phase
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
 from console.enginelog.diagnose_write import write_states
-from console.enginelog.eta import estimate
-from console.enginelog.progress import Bar
 from console.enginelog.records import Record
 from console.enginelog.stages_model import Stage
-from console.enginelog.stats import EngineStats
 from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.census import Found, epoch
 from console.services.explain import Explainer, is_evidence
 from console.services.ledger import Keeper
+from console.services.progress import ProgressTeller
 from console.services.tail import Resume, Tail
 from console.services.tasks import Owner
 from console.telemetry.sample import Container, Containers, Sample
@@ -84,11 +80,9 @@ class Follower:
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self.board = BoardTracker(len(event.ranks), secrets)
-        self._earlier = earlier
+        self._progress = ProgressTeller(self.board, earlier, clock.wall())
         self._recent: deque[tuple[int, str, Sequence[Record]]] = deque(maxlen=REPLAY_LINES)
         self.tails: dict[int, Tail] = {}
-        self._last_line: dict[int, float] = {}
-        self._stats: EngineStats | None = None
         self._ended: set[int] = set()
         self._ended_at = 0.0
         self._explainer = Explainer(self.board, cluster)
@@ -173,6 +167,7 @@ class Follower:
         if not self.state.phase.over and any(r.node == sample.node for r in self.state.ranks):
             self._keeper.sample(sample)
             self._explainer.sample(sample)
+            self._progress.sample(sample)
 
     def begin(self) -> None:
         """Start what watches; all of it belongs to the owner."""
@@ -297,8 +292,9 @@ class Follower:
         if keep:
             self._keeper.log(rank, lines)
         records = self.board.feed(rank, b"\n".join(lines) + b"\n")
-        self._last_line[rank] = self._clock.wall()
         self._explainer.records(rank, records)
+        bar = self.board.ranks[rank].progress
+        self._progress.heard(rank, (self._explainer.news(rank), bar), self._clock.wall())
         self._mark_end(rank)
         self._recent.append((rank, node, records))
         self._lines(rank, node, records)
@@ -316,29 +312,22 @@ class Follower:
                 self._wake.set()
 
     def _tell_progress(self) -> None:
-        at = self._clock.wall()
+        now = self._clock.wall()
         # A line of the head's can prove something of every rank, so all are looked at; the state takes what changed.
-        dirty = set(self.board.ranks) if 0 in self._dirty else self._dirty
-        for rank in sorted(dirty):
-            log = self.board.ranks[rank]
-            stage = self.board.current(rank)
-            event = RankProgress(
-                at,
-                rank,
-                self.board.cells(rank),
-                stage,
-                _share(log.progress, stage),
-                log.lines,
-                self._last_line.get(rank),
-                log.numbers.as_mapping(),
-            )
-            old = next((r for r in self.state.ranks if r.rank == rank), None)
-            if old is not None and (old.cells, old.lines) != (event.cells, event.lines):
-                self.apply(event)
+        dirty = set(self.board.ranks) if 0 in self._dirty else set(self._dirty)
         self._dirty.clear()
-        self._tell_stats()
-        self._tell_eta()
+        for progress in self._progress.ranks(self.state, dirty, now):
+            self.apply(progress)
+        for event in (self._progress.stats(now), self._progress.eta(self.state, now)):
+            if event is not None:
+                self.apply(event)
         self.explain()
+
+    def tick(self) -> None:
+        """Once a second: what no line tells, because nothing is said."""
+        stalled = self._progress.stall(self.state, self._clock.wall(), self._clock.monotonic())
+        if stalled is not None:
+            self.apply(stalled)
 
     def explain(self) -> None:
         """The cause, where something speaks for one. The last lines of a rank that ended come a moment after its end:
@@ -356,48 +345,6 @@ class Follower:
         self._explainer.guard(node, marker)
         self._wake.set()
 
-    def _tell_stats(self) -> None:
-        stats = self.board.ranks[0].stats if 0 in self.board.ranks else Absent("no head")
-        if isinstance(stats, Absent) or stats == self._stats:
-            return
-        self._stats = stats
-        values = {
-            f.name: float(value)
-            for f in fields(stats)
-            if f.name not in ("source", "engine", "at", "log_at")
-            and isinstance(value := getattr(stats, f.name), (int, float))
-        }
-        self.apply(StatsSeen(self._clock.wall(), values))
-
-    def _tell_eta(self) -> None:
-        """Where the slowest rank stands decides; what is not known is said not to be."""
-        state = self.state
-        if state.ready_at is not None or state.phase.over:
-            return
-        now = self._clock.wall()
-        slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
-        if slowest is None:
-            return
-        log = self.board.ranks.get(0)
-        eta = estimate(
-            slowest.stage,
-            now - slowest.stage_since if slowest.stage_since is not None else 0.0,
-            earlier=self._earlier,
-            bar=log.progress if log is not None else Absent("no head"),
-            weights_pass=log.tracker.weights_pass if log is not None else Absent("no head"),
-            passes=log.tracker.passes_expected if log is not None else 1,
-            deadline_s=state.deadline_at - now,
-        )
-        if isinstance(eta.seconds, Absent):
-            event = EtaChanged(now, None, why=eta.seconds.reason)
-        else:
-            low = None if isinstance(eta.low, Absent) else now + eta.low
-            high = None if isinstance(eta.high, Absent) else now + eta.high
-            event = EtaChanged(now, now + eta.seconds, low, high, eta.basis)
-        moved = abs((event.eta_at or 0.0) - (state.eta_at or 0.0)) > 2.0
-        if moved or event.why != state.eta_why:
-            self.apply(event)
-
     async def caught_up(self) -> None:
         """Without following: until every log that can be read was read to its end."""
         await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
@@ -412,11 +359,3 @@ class Follower:
             return
         finally:
             self._tell_progress()
-
-
-def _share(bar: Bar | Absent, stage: Stage | None) -> float | None:
-    """How far a bar has come, where it is the bar of the stage that the rank is in."""
-    if isinstance(bar, Absent):
-        return None
-    fits = (stage is Stage.WEIGHTS and bar.is_shards) or (stage is Stage.GRAPHS and bar.is_graphs)
-    return bar.fraction if fits else None

@@ -1,0 +1,120 @@
+"""What the ranks' logs add up to, as events: stages, engine figures, the expected time, and whether it stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from console.base.absent import Absent
+from console.boot.events import EtaChanged, RankProgress, Stalled, StatsSeen
+from console.boot.state import BootState
+from console.enginelog.board import BoardTracker
+from console.enginelog.eta import estimate
+from console.enginelog.progress import Bar
+from console.enginelog.stages_model import Stage
+from console.enginelog.stats import EngineStats
+from console.services.stalls import JUDGE_EVERY_S, StallWatch
+from console.telemetry.sample import Sample
+
+_ETA_MOVES_S = 2.0
+
+
+class ProgressTeller:
+    """One deployment's. earlier: seconds by stage of earlier boots of the recipe. started_at: epoch seconds."""
+
+    def __init__(self, board: BoardTracker, earlier: Sequence[Mapping[Stage, float]], started_at: float) -> None:
+        self._board = board
+        self._earlier = earlier
+        self._stats: EngineStats | None = None
+        self._stall = StallWatch(started_at)
+        self._judged_at = started_at
+        self._last_line: dict[int, float] = {}
+
+    def heard(self, rank: int, news: object, now: float) -> None:
+        """A rank's log went on. news changes where it said something new. now: epoch seconds."""
+        self._last_line[rank] = now
+        self._stall.heard(rank, news, now)
+
+    def sample(self, sample: Sample) -> None:
+        self._stall.sample(sample)
+
+    def ranks(self, state: BootState, dirty: Iterable[int], now: float) -> Iterator[RankProgress]:
+        """Ranks whose picture changed, of those that may have."""
+        known = {r.rank: r for r in state.ranks}
+        for number in sorted(dirty):
+            log = self._board.ranks[number]
+            stage = self._board.current(number)
+            event = RankProgress(
+                now,
+                number,
+                self._board.cells(number),
+                stage,
+                _share(log.progress, stage),
+                log.lines,
+                self._last_line.get(number),
+                log.numbers.as_mapping(),
+            )
+            old = known.get(number)
+            if old is not None and (old.cells, old.lines) != (event.cells, event.lines):
+                yield event
+
+    def stats(self, now: float) -> StatsSeen | None:
+        """The engine's own figures, where its log brought new ones."""
+        stats = self._board.ranks[0].stats if 0 in self._board.ranks else Absent("no head")
+        if isinstance(stats, Absent) or stats == self._stats:
+            return None
+        self._stats = stats
+        values = {
+            f.name: float(value)
+            for f in fields(stats)
+            if f.name not in ("source", "engine", "at", "log_at")
+            and isinstance(value := getattr(stats, f.name), (int, float))
+        }
+        # The faces' names for the two rates, beside the log's own.
+        for short, name in (("generation_tps", "generation_tokens_per_s"), ("prompt_tps", "prompt_tokens_per_s")):
+            if short in values:
+                values[name] = values[short]
+        return StatsSeen(now, values)
+
+    def eta(self, state: BootState, now: float) -> EtaChanged | None:
+        """Where the slowest rank stands decides; what is not known is said not to be."""
+        if state.ready_at is not None or state.phase.over:
+            return None
+        slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
+        if slowest is None:
+            return None
+        log = self._board.ranks.get(0)
+        eta = estimate(
+            slowest.stage,
+            now - slowest.stage_since if slowest.stage_since is not None else 0.0,
+            earlier=self._earlier,
+            bar=log.progress if log is not None else Absent("no head"),
+            weights_pass=log.tracker.weights_pass if log is not None else Absent("no head"),
+            passes=log.tracker.passes_expected if log is not None else 1,
+            deadline_s=state.deadline_at - now,
+        )
+        if isinstance(eta.seconds, Absent):
+            event = EtaChanged(now, None, why=eta.seconds.reason)
+        else:
+            low = None if isinstance(eta.low, Absent) else now + eta.low
+            high = None if isinstance(eta.high, Absent) else now + eta.high
+            event = EtaChanged(now, now + eta.seconds, low, high, eta.basis)
+        moved = abs((event.eta_at or 0.0) - (state.eta_at or 0.0)) > _ETA_MOVES_S
+        return event if moved or event.why != state.eta_why else None
+
+    def stall(self, state: BootState, wall: float, monotonic: float) -> Stalled | None:
+        """News of a stall, or of its end; judged every few seconds."""
+        if wall - self._judged_at < JUDGE_EVERY_S:
+            return None
+        self._judged_at = wall
+        signs = self._stall.signs(state, state.stats, wall=wall, monotonic=monotonic)
+        # The words count the seconds: only the beginning and the end of a stall are news.
+        return Stalled(wall, signs) if bool(signs) != bool(state.stall_signs) else None
+
+
+def _share(bar: Bar | Absent, stage: Stage | None) -> float | None:
+    """How far a bar has come, where it is the bar of the stage that the rank is in."""
+    if isinstance(bar, Absent):
+        return None
+    fits = (stage is Stage.WEIGHTS and bar.is_shards) or (stage is Stage.GRAPHS and bar.is_graphs)
+    return bar.fraction if fits else None
