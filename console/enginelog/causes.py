@@ -37,7 +37,7 @@ def find_cause(evidence: Evidence) -> Diagnosis:
     if first is None:
         return Diagnosis(_calm(evidence, stopped is not None), None, _others(found, None, ()))
     victims = dead_or_complaining(evidence, found, first)
-    first = _at_serving(evidence, first)
+    first = _at_serving(evidence, first, ready)
     return Diagnosis(_verdict(first, found), first.cause(victims), _others(found, first, victims))
 
 
@@ -138,7 +138,8 @@ def _of_the_world(evidence: Evidence, found: Sequence[Finding]) -> Finding | Non
         waited is None and any(causes_world.came(r) and r.rank == 0 and _joined(r) for r in evidence.ranks)
     ):
         return _who_never_came(found, waited)
-    gone = [r for r in absent if not causes_world.began(r)] or absent
+    surest = min(map(causes_world.absence, absent))
+    gone = [r for r in absent if causes_world.absence(r) == surest]
     who = gone[0]
     names = ", ".join(f"rank {r.rank}{f' ({r.node})' if r.node else ''}" for r in gone[:8])
     if who.reachable is False:
@@ -169,9 +170,12 @@ def _serves(evidence: Evidence) -> bool:
     return evidence.request is not None and evidence.request.ok is True
 
 
-def _at_serving(evidence: Evidence, first: Finding) -> Finding:
-    ready = any(r.trail is not None and r.trail.ready is not None for r in evidence.ranks)
-    if first.tier is Tier.WRAPPER and ready and first.cls == "cause_not_in_log":
+def _at_serving(evidence: Evidence, first: Finding, ready: float | None) -> Finding:
+    """A worker's log has no word for serving: what comes after the head was ready came while the whole served."""
+    if ready is not None and first.moment is not None and first.moment > ready:
+        first = replace(first, stage=Stage.SERVING.word)
+    served = any(r.trail is not None and r.trail.ready is not None for r in evidence.ranks)
+    if first.tier is Tier.WRAPPER and served and first.cls == "cause_not_in_log":
         return replace(
             first, cls="engine_dead_serving", sentence="The engine died while it served; no log at hand says why."
         )

@@ -14,6 +14,7 @@ from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, 
 from console.enginelog.signatures import SIGNATURES, advice
 from console.enginelog.signatures_model import Kind, Signature, filled
 from console.enginelog.signatures_neutral import DIED, SGLANG_END
+from console.enginelog.stages_model import Stage
 
 # A bare line of such a signature is the whole of what a process says before it ends.
 _ENDS_BY_ITSELF: Final = 85
@@ -41,6 +42,9 @@ _WORKER: Final = re.compile(r"(?:Worker_TP|VllmWorker-|Worker_PP0_TP|TP)(\d{1,5}
 # A semaphore or shared memory that finds no room says the same as a full disk.
 _SHARED: Final = re.compile(r"multiprocessing/(?:synchronize|shared_memory|heap|context)|shm_broadcast|SemLock")
 _SHM_FULL: Final = next(s for s in SIGNATURES if s.cls == "shm_full")
+_WORKERS: Final = ("Worker", "VllmWorker")
+# About as many as a collector keeps: where there are more, what the worker said may be among the rest.
+_MOST_TRACES: Final = 60
 # Requests of users fail in the API server without any harm to the engine; its raw tracebacks carry no name.
 _SERVES_USERS: Final = frozenset({"APIServer", None})
 
@@ -71,6 +75,9 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
         out.append(_of_stop(where, clock, trail.stop))
     if trail.lag_grew is not None:
         out.append(_of_lag(where, clock))
+    silent = _of_silent_worker(where, clock)
+    if silent is not None:
+        out.append(silent)
     return sorted(out, key=lambda f: (f.index if f.index is not None else -1, -f.weight))
 
 
@@ -196,6 +203,26 @@ def _of_stop(where: RankEvidence, clock: Clock, stop: Mark) -> Finding:
         "killed_from_outside", words, action, Tier.STATE, 44, where.rank, where.node, stage, where.file, index,
         clock.of(where, stop), stop.docker_at,
     )  # fmt: skip
+
+
+def _of_silent_worker(where: RankEvidence, clock: Clock) -> Finding | None:
+    """The executor learns that a worker process is gone, and the worker itself had no last word: one that fails by
+    itself writes a traceback before it ends. Only of a log that begins with the engine's start: else the words may be
+    cut away."""
+    trail = where.trail
+    if trail is None or not any(c.stage is Stage.ARGUMENTS and c.line is not None for c in where.cells):
+        return None
+    hit = next((h for h in trail.hits if "WorkerProc initialization failed" in h.text), None)
+    if hit is None or len(trail.traces) > _MOST_TRACES:
+        return None
+    spoke = [*(t.process for t in trail.traces), *(h.process for h in trail.hits if h.level in ("ERROR", "CRITICAL"))]
+    if any(p is not None and p.startswith(_WORKERS) for p in spoke) or any(
+        h.signature.kind is Kind.CAUSE and h.index <= hit.index and _tier(h) is Tier.PROOF for h in trail.hits
+    ):
+        return None
+    words = "A worker process of this rank ended without a last word, as after SIGKILL."
+    found = _finding(where, clock, hit, DIED, words, Tier.STATE, 47, (hit.text,))
+    return replace(found, action=advice("killed_from_outside")[1])
 
 
 def _of_lag(where: RankEvidence, clock: Clock) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -21,6 +22,12 @@ _COMPILING: Final = frozenset(
 )
 _NO_BANNER: Final = ("banner", "silent", "accepts")
 _SHOWN: Final = 400
+_OOM_VICTIM: Final = re.compile(r"Killed process \d{1,10} \(([^)\n]{1,40})\)")
+# Names that the kernel knows processes of an engine by: its own titles, its interpreter's threads, its compilers.
+_ENGINE_PROCESS: Final = re.compile(
+    r"vllm|sglang|python|pt_|ray|ninja|nvcc|cicc|ptxas|cudafe|cc1plus|c\+\+|g\+\+|gcc|clang|ld|triton|cuda|docker-init|tini",
+    re.IGNORECASE,
+)
 
 
 def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
@@ -120,10 +127,14 @@ def _of_kernel(where: RankEvidence) -> list[Finding]:
     found = _of_words(where, "\n".join(where.kernel), _ended_at(where), "")
     if found is None:
         return []
-    # What the kernel wrote may be about another process: it counts where the rank is gone.
+    # What the kernel wrote may be about another process: it counts where the rank is gone, and not another by name.
     gone = isinstance(where.container, ContainerState) and where.container.ended
+    victim = _OOM_VICTIM.search(found.evidence[0])
+    ours = victim is None or _ENGINE_PROCESS.match(victim[1]) is not None
     return [
-        found if gone else state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, evidence=found.evidence)
+        found
+        if gone and ours
+        else state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, evidence=found.evidence)
     ]
 
 

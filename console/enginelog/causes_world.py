@@ -45,6 +45,16 @@ def missing(evidence: Evidence) -> list[RankEvidence]:
     return out
 
 
+def absence(where: RankEvidence) -> int:
+    """How sure it is that a rank is missing, 0 the surest: it has no container, its container ended, it never spoke,
+    or it only has not come yet."""
+    if has_container(where) is False:
+        return 0
+    if isinstance(where.container, ContainerState) and where.container.ended:
+        return 1
+    return 2 if not began(where) else 3
+
+
 def differences(evidence: Evidence) -> list[Finding]:
     """Ranks whose logs show other arguments, another image or a number that another rank has too."""
     out: list[Finding] = []

@@ -48,9 +48,10 @@ _BEFORE: Final = re.compile(
     + ")+"
 )
 # How the ordinary lines begin that matter all the same.
-_TELLING: Final = frozenset({"Engine ", "[shutdo", "Parent ", "No avai"})
+_TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Parent ", "No avai"})
 _WAITS: Final = "No available shared memory broadcast block"
 _MAYBE: Final = frozenset("[(0123456789DIWECAFJMNOS")
+_FIRED_UP: Final = "The server is fired up and ready"
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d |\[([IWEF]) ")
 _LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
@@ -96,6 +97,8 @@ class CauseCollector:
         self._looks = 0
         self._lines = 0
         self._log_at: float | None = None
+        self._batch: list[Record] = []
+        self._told = -1
 
     @property
     def alarming(self) -> bool:
@@ -112,38 +115,39 @@ class CauseCollector:
         batch = records if isinstance(records, list) else list(records)
         if not batch:
             return
-        log_at = self._log_at
-        for record in batch:
-            if record.log_at is not None:
-                log_at = record.log_at
-            kind = record.kind
-            if kind == "progress":
-                continue
-            if record.level == "INFO" or record.level == "DEBUG":
-                text = record.text
-                start = text[:7]
-                if not record.index & _LAG_EVERY:
-                    self._lag(record)
-                if kind == "uvicorn":
-                    if self._ready is None and "Application startup complete" in text:
-                        self._ready = Mark(record.index, record.docker_at, log_at)
-                elif start in _TELLING:
-                    self._log_at = log_at
+        self._batch, self._told = batch, -1
+        telling, every = _TELLING, _LAG_EVERY
+        for position, record in enumerate(batch):
+            if record.level == "INFO":
+                # The way of nearly every line: it must cost next to nothing.
+                start = record.text[:7]
+                if start in telling:
+                    self._timed(position)
                     self._said(start, record)
-                elif kind == "engine" and self._ready is None and "Application startup complete" in text:
-                    self._ready = Mark(record.index, record.docker_at, log_at)
-                continue
-            self._log_at = log_at
-            self._look(record)
-            self._lag(record)
-        self._log_at = log_at
+                if not record.index & every:
+                    self._lag(record)
+            elif record.kind != "progress" and record.level != "DEBUG":
+                self._timed(position)
+                self._look(record)
+                self._lag(record)
+        self._timed(len(batch) - 1)
+        self._batch = []
         self.records += len(batch)
         last = batch[-1]
         if self._first is None:
             self._first = Mark(batch[0].index, batch[0].docker_at, batch[0].log_at)
-        self._last = Mark(last.index, last.docker_at, log_at)
+        self._last = Mark(last.index, last.docker_at, self._log_at)
         self._lines = last.index + 1
         self._tail.extend(record.text[:_SHOWN] for record in batch[-_TAIL:])
+
+    def _timed(self, position: int) -> None:
+        """The engine's own time by this record: its own, or that of the last one before it that has one."""
+        for earlier in range(position, self._told, -1):
+            at = self._batch[earlier].log_at
+            if at is not None:
+                self._log_at = at
+                break
+        self._told = position
 
     def trail(self) -> Trail:
         return Trail(
@@ -167,6 +171,10 @@ class CauseCollector:
         """An ordinary line that matters all the same."""
         text = record.text
         mark = Mark(record.index, record.docker_at, self._log_at)
+        if start == "Applica":
+            if self._ready is None and "Application startup complete" in text:
+                self._ready = mark
+            return
         if start == "Engine ":
             if _STILL.search(text):
                 if self._still == 0:
@@ -175,8 +183,9 @@ class CauseCollector:
             elif "generation throughput" in text:
                 self._still, self._still_from = 0, None
         elif start == "[shutdo":
-            # A teardown after a failure says the same: only what comes before any failure is a stop.
-            if self._stop is None and not self.died:
+            # A teardown after a failure says the same: only what comes before any failure is a stop. A traceback that
+            # is being written is a failure: the teardown's lines stand between its own.
+            if self._stop is None and not self.died and not self._open:
                 self._stop = mark
         else:
             self._match(record, (record.process, record.pid, record.kind == "engine"), False)
@@ -216,6 +225,9 @@ class CauseCollector:
                 return
         if text.startswith(_CHAINED):
             self._chain.add(key)
+            return
+        if self._ready is None and _FIRED_UP in text:
+            self._ready = Mark(record.index, record.docker_at, self._log_at)
             return
         orphan = record.kind == "raw" and record.level is None and _ORPHAN.match(text) is not None
         self._match(record, key, orphan)
