@@ -92,17 +92,17 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
     data = first
     while data:
         try:
-            yield unpack.decompress(data, _CHUNK)
-            while unpack.unconsumed_tail:
-                yield unpack.decompress(unpack.unconsumed_tail, _CHUNK)
+            piece = unpack.decompress(data, _CHUNK)
         except zlib.error as error:
             raise FileError(f"a gzip file that is damaged: {error}", file=name) from error
-        data = b""
+        if piece:
+            yield piece
+        data = unpack.unconsumed_tail
         if unpack.eof:
-            # Rotated logs are often several members, one after the other.
-            data = unpack.unused_data
+            # Rotated logs are often several members, one after the other; what is no member any more is padding.
+            data = unpack.unused_data or file.read(_CHUNK)
             unpack = zlib.decompressobj(wbits=31)
-            if data and not data.startswith(_GZIP[: len(data)]):
+            if not data.startswith(_GZIP[: len(data)]):
                 return
         data = data or file.read(_CHUNK)
 

@@ -398,3 +398,83 @@ def test_a_quiet_rank_is_named_where_all_others_wait() -> None:
     found = boot.diagnosis()
     assert found.cause is not None
     assert (found.verdict, found.cause.cls, found.cause.rank) == (Verdict.HUNG, "collective_hang", 5)
+
+
+def test_one_worker_alone_was_asked_to_stop() -> None:
+    boot = Boot().loading()
+    boot.add(
+        4,
+        "01:53:00",
+        "(MainProcess pid=1) INFO 11-30 {clock} [serve.py:254] [shutdown] Executor: trigger received signal=SIGTERM",
+    )
+    boot.end(4, 0, "01:53:02")
+    for rank in (0, 3):
+        boot.add(rank, "01:53:03", *peer(rank, 4)).end(rank, 1, "01:53:05")
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank, cause.file) == ("killed_from_outside", 4, "rank4.log")
+    assert cause.line == boot.logs[4].count(b"\n")
+
+
+def test_a_head_killed_while_loading_without_a_line() -> None:
+    boot = Boot().loading().end(0, 137, "01:53:00")
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank, cause.line) == ("killed_from_outside", 0, None)
+
+
+def test_the_earliest_error_is_a_victims() -> None:
+    boot = Boot().loading()
+    boot.add(2, "01:53:00", *peer(2, 5)).end(2, 1, "01:53:02")
+    boot.add(
+        5, "01:53:01",
+        "(Worker_TP5 pid=17) ERROR 11-30 {clock} [multiproc_executor.py:944] WorkerProc failed to start.",
+        "(Worker_TP5 pid=17) ERROR 11-30 {clock} [multiproc_executor.py:944] Traceback (most recent call last):",
+        "(Worker_TP5 pid=17) ERROR 11-30 {clock} [multiproc_executor.py:944] safetensors_rust.SafetensorError: Error while "
+        "deserializing header: incomplete metadata, file not fully covered",
+    ).end(5, 1, "01:53:02")  # fmt: skip
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank, cause.victims) == ("damaged_weights", 5, (2,))
+
+
+def test_a_node_cut_off_under_load_with_victims() -> None:
+    boot = Boot().loading()
+    boot.ranks[6].update(reachable=False, trouble="No route to host", container=None, state=None)
+    for rank in (0, 1):
+        boot.add(rank, "01:58:00", *peer(rank, 6)).end(rank, 1, "01:58:05")
+    found = boot.diagnosis()
+    assert found.cause is not None
+    assert (found.cause.cls, found.cause.rank, found.cause.victims) == ("node_unreachable", 6, (0, 1))
+
+
+def test_an_engine_killed_for_memory_by_another_name_of_earlyoom() -> None:
+    boot = Boot().loading().end(1, 143, "01:53:00")
+    boot.ranks[1]["kernel"] = ['earlyoom[812]: sending SIGTERM to process 30123 uid 0 "VLLM::Worker": oom_score 1203']
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank) == ("host_oom", 1)
+
+
+def test_driver_words_alone_are_no_cause() -> None:
+    boot = Boot()
+    boot.ranks[1]["kernel"] = ["NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51)"]
+    found = boot.diagnosis()
+    assert (found.verdict, found.cause) == (Verdict.HEALTHY, None)
+
+
+def test_the_deadline_passed_and_no_fault_was_seen() -> None:
+    boot = Boot().loading()
+    boot.more = {"deadline_passed": True}
+    found = boot.diagnosis()
+    assert found.cause is not None
+    assert (found.verdict, found.cause.cls) == (Verdict.FAILED, "ready_timeout")
+
+
+def test_a_boot_that_stands_still() -> None:
+    boot = Boot().loading()
+    boot.logs[3] = until(worker(3), b"CPU SHM communicator")
+    boot.more = {"stall_signs": ["no rank has said anything for 1300 s (limit 1200 s)", "no rank uses the CPU"]}
+    found = boot.diagnosis()
+    assert found.cause is not None
+    assert (found.verdict, found.cause.cls, found.cause.rank) == (Verdict.HUNG, "collective_hang", 3)

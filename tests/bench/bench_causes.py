@@ -1,0 +1,78 @@
+"""Diagnoses that are right, and lines per second with causes on: `python -m tests.bench.bench_causes`."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from console.enginelog.board import BoardTracker
+from console.enginelog.causes import find_cause
+from console.enginelog.diagnose import diagnose
+from console.enginelog.evidence import Evidence, RankEvidence
+from console.enginelog.evidence_collect import CauseCollector
+from tests.bench.bench_enginelog import CHUNK, LOGS, RANKS, _chatter, _nccl, _serving
+from tests.enginelog.excerpts import excerpts
+from tests.enginelog.test_causes_logs import EXPECTED
+
+GOAL = 200_000
+
+
+def accuracy() -> None:
+    """Verdict, class, rank and line of every fixture and published excerpt."""
+    right = total = 0
+    cases = [(n, (LOGS / n).read_bytes(), v, c or "", line or 0) for n, (v, c, _, line) in EXPECTED.items()]
+    cases += [(e.name, e.data, e.verdict, e.cls, e.line) for e in excerpts()]
+    for name, data, verdict, cls, line in cases:
+        rank = int(name.partition("rank")[2][0]) if name in EXPECTED and "rank" in name else None
+        found = diagnose([(name, rank, lambda data=data: [data])])  # type: ignore[misc]
+        cause = found.cause
+        got = (str(found.verdict), cause.cls if cause else "", cause.line if cause else 0)
+        total += 1
+        right += got == (verdict, cls, line)
+        if got != (verdict, cls, line):
+            print(f"  {name}: {got}, expected {(verdict, cls, line)}")
+    print(f"accuracy {right}/{total} = {right / total:.1%}")
+
+
+def measure(name: str, streams: list[bytes]) -> float:
+    """Lines per second of this process's own time, from bytes to records, stages and causes."""
+    board = BoardTracker(RANKS)
+    collectors = [CauseCollector(rank) for rank in range(RANKS)]
+    pieces = [
+        (rank, stream[start : start + CHUNK])
+        for start in range(0, max(map(len, streams)), CHUNK)
+        for rank, stream in enumerate(streams)
+        if start < len(stream)
+    ]
+    gc.collect()
+    begin = time.process_time()
+    for rank, piece in pieces:
+        collectors[rank].feed(board.feed(rank, piece))
+    seconds = time.process_time() - begin
+    lines = sum(stream.count(b"\n") for stream in streams)
+    begin = time.process_time()
+    ranks = tuple(
+        RankEvidence(r, trail=c.trail(), cells=board.ranks[r].tracker.cells()) for r, c in enumerate(collectors)
+    )
+    find_cause(Evidence(ranks))
+    asked = time.process_time() - begin
+    rate = lines / seconds
+    note = "" if rate >= GOAL else "below the goal"
+    print(f"{name:<28} {lines:>9,} lines {rate:>11,.0f} lines/s, asked in {asked * 1000:.1f} ms {note}")
+    return rate
+
+
+def main() -> None:
+    accuracy()
+    boot = (LOGS / "composed-success-rank3-docker-t.log").read_bytes()
+    head = (LOGS / "composed-success.log").read_bytes()
+    failing = (LOGS / "composed-fail-block-size.log").read_bytes()
+    measure("warm-up", [boot * 20] * RANKS)
+    measure("engine lines", [_chatter(40_000)] * RANKS)
+    measure("serving head, NCCL workers", [_serving(40_000), *[_nccl(40_000)] * (RANKS - 1)])
+    measure("boot logs, over and over", [head * 100, *[boot * 300] * (RANKS - 1)])
+    measure("failing boot, over and over", [failing * 100] * RANKS)
+
+
+if __name__ == "__main__":
+    main()
