@@ -24,7 +24,9 @@ async def events(args: argparse.Namespace, world: World, out: Out) -> int:
             out.data({"position_s": round(hub.position, 3), "deployment": deployment, **event_json(event)}, line=True)
         else:
             row = event_json(event)
-            words = [f"{k} {v}" for k, v in row.items() if k not in ("event", "at") and isinstance(v, (str, int)) and v]
+            words = [
+                f"{k} {v}" for k, v in row.items() if k not in ("event", "at") and isinstance(v, (str, int)) and v != ""
+            ]
             out.line(f"{duration(hub.position):>9}  {str(row['event']).replace('_', ' ')}  {'  '.join(words[:6])}")
 
     hub.listen(heard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,9 +22,10 @@ ENDED = ("exited", "dead", "stopped", "removing")
 
 def exchange(line: socket.socket, method: str, target: str, limit: int = 1 << 20) -> tuple[int, bytes]:
     """One HTTP/1.0 exchange: status and body. By hand, so that nothing is imported or kept for it."""
-    line.sendall(f"{method} {target} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+    close = "Connection: close\r\n\r\n"
+    line.sendall(f"{method} {target} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n{close}".encode())
     data = b""
-    while len(data) < limit:
+    while len(data) < limit and not whole(data):
         block = line.recv(65536)
         if not block:
             break
@@ -33,6 +35,17 @@ def exchange(line: socket.socket, method: str, target: str, limit: int = 1 << 20
     if len(words) < 2 or not words[1].isdigit():
         raise ValueError("no HTTP answer")
     return int(words[1]), body
+
+
+def whole(data: bytes) -> bool:
+    """True once an answer is there as far as its headers say; without a length its end is the connection's."""
+    head, mark, body = data.partition(b"\r\n\r\n")
+    if not mark:
+        return False
+    if re.match(rb"HTTP/1\.\d (?:204|304)\b", head):
+        return True
+    size = re.search(rb"(?mi)^content-length:[ \t]*(\d{1,9})", head)
+    return size is not None and len(body) >= int(size.group(1))
 
 
 def ask_tcp(host: str, port: int, target: str) -> int:

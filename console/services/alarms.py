@@ -10,7 +10,7 @@ from console.base.absent import Absent
 from console.base.clock import Clock
 from console.base.errors import UsageError
 from console.base.findings import Severity
-from console.base.units import duration, gib
+from console.base.units import duration, gib, rate_text
 from console.boot.events import ContainerSeen, DeadlinePassed, Event, SmokeDone, Stalled, StatsSeen
 from console.boot.reduce import GONE
 from console.boot.state import BootState, Phase
@@ -276,7 +276,11 @@ def measure_text(measure: str, value: float) -> str:
         return duration(value)
     if measure == "available_bytes":
         return gib(value)
-    unit = {"psi_full60": " %", "swap_bytes_s": " B/s", "gpu_temp_c": " °C", "age_s": " s"}.get(measure, "")
+    if measure == "swap_bytes_s":
+        return rate_text(value)
+    if measure == "gpu_latched":
+        return "clock < 1 GHz and < 20 W at > 80 %" if value >= 0.5 else "not so"
+    unit = {"psi_full60": " %", "gpu_temp_c": " °C", "age_s": " s"}.get(measure, "")
     if measure == "disk_free_share":
         return f"{100 * value:.1f} % free"
     return f"{value:g}{unit}"
