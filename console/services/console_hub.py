@@ -209,7 +209,7 @@ class ConsoleHub(Preparing):
             deadline_s=plan.ready_timeout_s,
             port=plan.port,
             served_name=plan.served_name,
-            changed=tuple(self.changes_since_last(recipe.slug)),
+            changed=tuple(self._ledger.changes(recipe)),
             judge=recipe.smoke_judge,
         )
         follower = self._open(event, secrets=plan.secrets | secret_values(recipe.env, recipe.args))
