@@ -90,20 +90,38 @@ def _values(path: Path) -> Iterator[Any]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    unzip = zlib.decompressobj(_GZIP)
     rest = b""
+    for data in _inflated(path):
+        rest += data
+        *whole, rest = rest.split(b"\n")
+        yield from whole
+        if len(rest) > MAX_LINE:
+            return
+
+
+def _inflated(path: Path) -> Iterator[bytes]:
+    """Plain bytes as far as the file is whole: zlib gives nothing of a block with a fault, so the one with the first
+    fault is read again byte by byte."""
+    unzip = zlib.decompressobj(_GZIP)
     with path.open("rb") as source:
         while block := source.read(64 << 10):
             while block:
+                before = unzip.copy()
                 try:
-                    rest += unzip.decompress(block, 1 << 20)
-                except zlib.error:  # damaged from here on: what came before is whole
+                    data = unzip.decompress(block, 1 << 20)
+                except zlib.error:
+                    yield from _until_fault(before, block)
                     return
+                yield data
                 block = unzip.unconsumed_tail
-                *whole, rest = rest.split(b"\n")
-                yield from whole
-                if len(rest) > MAX_LINE:
-                    return
+
+
+def _until_fault(unzip: Any, block: bytes) -> Iterator[bytes]:
+    for n in range(len(block)):
+        try:
+            yield unzip.decompress(block[n : n + 1])
+        except zlib.error:
+            return
 
 
 __all__ = ["DiskError", "RecordingWriter", "read_recording"]
