@@ -26,8 +26,10 @@ if [ -z "$how" ] && command -v sudo >/dev/null 2>&1; then
   sudo -n sh -c 'echo 3 >"$1"' sh "$f" && how=sudo
 elif [ -z "$how" ]; then echo "sudo is not installed" >&2; fi
 if [ -z "$how" ]; then
-  "$1" run --rm --pull never --privileged --network none --entrypoint sh "$2" \
+  n=nd-drop-$$
+  "$1" run --rm --name "$n" --pull never --privileged --network none --entrypoint sh "$2" \
     -c 'echo 3 >/proc/sys/vm/drop_caches' >/dev/null && how=container
+  "$1" rm -f "$n" >/dev/null 2>&1  # one that was refused stays behind, --rm or not
 fi
 free
 [ -n "$how" ] || exit 1
