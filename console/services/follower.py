@@ -147,10 +147,11 @@ class Follower:
         """What is known beside the logs, into their folder: then it is a folder of evidence. rows: the containers as
         their engines describe them, where they were asked."""
         names = {r.rank: r.container for r in self.state.ranks}
+        now = {r.rank: r.status for r in self.state.ranks}
         states = write_states(self._explainer.evidence(self.state, self._clock.wall()), names)
         for row in rows:
             rank = states["ranks"].get(str(row.rank))
-            if rank is not None and row.state is not None:
+            if rank is not None and row.state is not None and row.rank is not None and now[row.rank] == row.status:
                 rank.update(container=row.name, state=row.state)
         self._keeper.states(states)
 

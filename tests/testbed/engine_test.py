@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from tests.testbed import engine, image, processes
 from tests.testbed.bed import Bed, BedUnavailable
+from tests.testbed.host import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.bed, pytest.mark.xdist_group("bed")]
 ROOT = Path(__file__).parents[2]
@@ -40,30 +42,83 @@ def engine_bed() -> Iterator[Bed]:
         bed.down()
 
 
+class Console:
+    """The command on the first `nodes` hosts, with a state folder of its own."""
+
+    def __init__(self, bed: Bed, state: Path, nodes: int) -> None:
+        self.bed = bed
+        self.state = state
+        self.nodes = nodes
+        self._cluster = bed.cluster_toml(state / "cluster.toml", nodes=nodes)
+        self._env = {**os.environ, "NIGHTDECK_STATE_DIR": str(state), "NIGHTDECK_CONFIG_DIR": str(state / "config")}
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "console", "--cluster", str(self._cluster), "--json", *argv]
+        return subprocess.Popen(
+            command, cwd=ROOT, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def __call__(self, *argv: str, seconds: float = 1200) -> tuple[int, list[dict[str, Any]]]:
+        """Exit code and the JSON objects of one command."""
+        running = self.start(*argv)
+        try:
+            out, err = running.communicate(timeout=seconds)
+        finally:
+            running.kill()
+        print(f"$ nightdeck {' '.join(argv)} -> {running.returncode}\n{err[-2000:]}")
+        objects = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        if not objects and out.strip():
+            objects = [json.loads(out)]
+        return running.returncode, objects
+
+    def launch(self) -> dict[str, Any]:
+        """Launch to ready and return the last object: the status."""
+        code, said = self("launch", RECIPE, "--nodes", str(self.nodes), "--follow")
+        assert code == 0, said[-1] if said else "no output"
+        status = said[-1]["deployments"][0]
+        assert status["state"] == "ready"
+        assert [rank["rank"] for rank in status["ranks"]] == list(range(self.nodes))
+        return dict(status)
+
+    def deployment(self) -> dict[str, Any]:
+        return dict(self("status")[1][-1]["deployments"][0])
+
+    def until_failing(self) -> dict[str, Any]:
+        """Ask until the status tells of the loss and of its cause."""
+        seen: list[dict[str, Any]] = []
+
+        def told() -> bool:
+            seen.append(self.deployment())
+            return seen[-1]["state"] in ("degraded", "failed") and seen[-1]["cause"] is not None
+
+        processes.until(told, 120, "the status tells of the loss")
+        return seen[-1]
+
+    def stop(self) -> None:
+        """Stop, believe it, and look."""
+        code, said = self("stop")
+        assert code == 0
+        assert said[-1]["result"] == "stopped"
+        assert {node["result"] for node in said[-1]["nodes"]} <= {"stopped", "nothing"}
+        assert self.bed.each(lambda host: host.containers()) == [[]] * len(self.bed)
+
+    def folder(self) -> Path:
+        """The newest boot's."""
+        return sorted((self.state / "boots").glob("b*"))[-1]
+
+    def diagnosed(self) -> dict[str, Any]:
+        return self("diagnose", str(self.folder()))[1][-1]
+
+
 @pytest.fixture
 def bed(engine_bed: Bed) -> Bed:
     engine_bed.calm()
     return engine_bed
 
 
-def nightdeck(bed: Bed, nodes: int, *argv: str, seconds: float = 900) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code and the JSON objects of one command, on the first `nodes` hosts."""
-    command = [sys.executable, "-m", "console", "--cluster", str(bed.cluster_toml(nodes=nodes)), "--json", *argv]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=seconds, check=False
-    )
-    print(f"$ nightdeck {' '.join(argv)} -> {done.returncode}\n{done.stderr[-2000:]}")
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def launch(bed: Bed, nodes: int) -> dict[str, Any]:
-    """Launch over that many nodes and return the last object: the status at ready."""
-    code, said = nightdeck(bed, nodes, "launch", RECIPE, "--nodes", str(nodes), "--follow")
-    assert code == 0, said[-1] if said else "no output"
-    status = said[-1]["deployments"][0]
-    assert status["state"] == "ready"
-    assert [rank["rank"] for rank in status["ranks"]] == list(range(nodes))
-    return dict(status)
+@pytest.fixture
+def two(bed: Bed, tmp_path: Path) -> Console:
+    return Console(bed, tmp_path, 2)
 
 
 def ask(bed: Bed) -> tuple[int, dict[str, Any]]:
@@ -74,52 +129,76 @@ def ask(bed: Bed) -> tuple[int, dict[str, Any]]:
     return int(status), json.loads(text or "{}")
 
 
+def container_log(host: Host) -> Counter[str]:
+    """Every line that the container engine holds, both streams."""
+    done = host.docker("logs", "--timestamps", host.containers()[0])
+    return Counter([*done.stdout.splitlines(), *done.stderr.splitlines()])
+
+
+def journal(folder: Path, rank: int) -> Counter[str]:
+    return Counter((folder / f"rank{rank}.log").read_text().splitlines())
+
+
 @pytest.mark.parametrize("nodes", [2, 8])
-def test_boot_ask_and_stop(bed: Bed, nodes: int) -> None:
-    status = launch(bed, nodes)
+def test_boot_ask_and_stop(bed: Bed, tmp_path: Path, nodes: int) -> None:
+    console = Console(bed, tmp_path, nodes)
+    status = console.launch()
     code, answer = ask(bed)
     assert code == 200
     assert answer["usage"]["completion_tokens"] > 0
-    code, said = nightdeck(bed, nodes, "status")
+    code, said = console("smoke")
+    assert (code, said[-1]["ok"]) == (0, True)
+    code, said = console("status")
     assert code == 0
     deployments = said[-1]["deployments"]
     assert [deployment["boot"] for deployment in deployments] == [status["boot"]]
-    code, said = nightdeck(bed, nodes, "stop")
-    assert code == 0
-    assert said[-1]["result"] == "stopped"
-    assert {node["result"] for node in said[-1]["nodes"]} == {"stopped"}
-    assert bed.each(lambda host: host.containers()) == [[]] * len(bed)
+    for rank in deployments[0]["ranks"]:
+        cells = {cell["stage"]: cell["state"] for cell in rank["cells"]}
+        assert {
+            cells[s] for s in ("image", "container", "arguments", "rendezvous", "model", "weights", "kv cache")
+        } == {"done"}, cells
+        assert cells["serving"] == "active"
+    console.stop()
+    assert console.diagnosed()["verdict"] == "healthy"
 
 
-def test_a_killed_rank_is_named_and_the_rest_is_stopped(bed: Bed) -> None:
-    launch(bed, 2)
-    worker = bed[2].containers()[0]
-    pid = json.loads(bed[2].docker("inspect", worker).stdout)[0]["State"]["Pid"]
-    bed[2].exec("kill", f"-{int(signal.SIGKILL)}", str(pid))
-
-    def seen() -> dict[str, Any] | None:
-        deployments = nightdeck(bed, 2, "status")[1][-1]["deployments"]
-        return next((d for d in deployments if d["state"] in ("degraded", "failed")), None)
-
-    processes.until(lambda: seen() is not None, 120, "the status tells of the lost rank")
-    status = seen()
-    assert status is not None
+def test_a_killed_rank_is_named_and_the_rest_is_stopped(two: Console) -> None:
+    two.launch()
+    worker = two.bed[2].containers()[0]
+    pid = json.loads(two.bed[2].docker("inspect", worker).stdout)[0]["State"]["Pid"]
+    two.bed[2].exec("kill", f"-{int(signal.SIGKILL)}", str(pid))
+    status = two.until_failing()
     assert next(rank for rank in status["ranks"] if rank["rank"] == 1)["exit_code"] == 137
-    assert status["cause"] is None or status["cause"]["rank"] == 1
-    code, said = nightdeck(bed, 2, "stop")
-    assert code == 0
-    assert said[-1]["result"] == "stopped"
-    assert bed.each(lambda host: host.containers()) == [[]] * len(bed)
+    assert (status["cause"]["class"], status["cause"]["rank"]) == ("killed_from_outside", 1)
+    two.stop()
+    cause = two.diagnosed()["cause"]
+    assert (cause["class"], cause["rank"]) == ("killed_from_outside", 1)
 
 
-def test_a_killed_worker_process_inside_the_container_is_found(bed: Bed) -> None:
-    """The container may leave with code 0 then: the verdict must come from more than the exit code."""
-    launch(bed, 2)
-    killed = bed[2].exec("pkill", "-KILL", "-f", "VLLM::Worker|VllmWorker", check=False)
-    assert killed.returncode == 0, bed[2].exec("ps", "axo", "pid,args").stdout
-    processes.until(
-        lambda: any(d["state"] in ("degraded", "failed") for d in nightdeck(bed, 2, "status")[1][-1]["deployments"]),
-        120,
-        "the status tells of the lost worker",
-    )
-    assert nightdeck(bed, 2, "stop")[0] == 0
+def test_a_killed_worker_process_inside_the_container_is_found(two: Console) -> None:
+    """The container leaves with code 0 then: the verdict comes from more than the exit code."""
+    two.launch()
+    killed = two.bed[2].exec("pkill", "-KILL", "-f", "VLLM::Worker", check=False)
+    assert killed.returncode == 0, two.bed[2].exec("ps", "axo", "pid,args").stdout
+    cause = two.until_failing()["cause"]
+    assert (cause["class"], cause["rank"], cause["file"]) == ("killed_from_outside", 1, "rank1.log")
+    two.stop()
+    assert two.diagnosed()["cause"]["class"] == "killed_from_outside"
+
+
+def test_a_console_that_is_killed_in_mid_boot_loses_no_line(two: Console) -> None:
+    launching = two.start("launch", RECIPE, "--nodes", "2", "--follow")
+    assert launching.stdout is not None
+    for line in launching.stdout:
+        if '"rank_progress"' in line and json.loads(line)["stage"] == "arguments":
+            break
+    launching.kill()
+    launching.communicate(timeout=30)
+    processes.until(lambda: two.deployment()["state"] == "ready", 900, "ready without the console that launched")
+    # Logs that are still while they are compared: a head that is asked for its health writes lines.
+    two.bed.each(lambda host: host.docker("pause", *names) if (names := host.containers()) else None)
+    two.deployment()
+    for rank in (0, 1):
+        assert journal(two.folder(), rank) == container_log(two.bed[rank + 1])
+    two.bed.each(lambda host: host.docker("unpause", *names) if (names := host.containers()) else None)
+    two.stop()
