@@ -49,6 +49,8 @@ def _tell(diagnosis: Diagnosis, out: Out) -> None:
     out.line(_WORDS[diagnosis.verdict])
     cause = diagnosis.cause
     if cause is None:
+        if not diagnosis.verdict.good:
+            out.line("  why       the log ends before it says why")
         for other in diagnosis.others:
             out.line(f"  note      {other.sentence} ({_where(other)})")
         return

@@ -18,6 +18,7 @@ _MAX_OTHERS: Final = 8
 # Findings of one rank within this time, or this many lines, are one failure: the most telling of them names it.
 _EPISODE_S: Final = 20.0
 _EPISODE_LINES: Final = 400
+_ANNOUNCES: Final = ("hit an exception", "failed to start", "encountered a fatal error")
 _WAITS: Final = frozenset({"collective_hang", "nccl_collective_timeout"})
 _HANGS: Final = frozenset({"collective_hang", "serving_hang"})
 
@@ -36,9 +37,25 @@ def find_cause(evidence: Evidence) -> Diagnosis:
         first = causes_serving.unserved(evidence, found)
     if first is None:
         return Diagnosis(_calm(evidence, stopped is not None), None, _others(found, None, ()))
+    if first.tier is Tier.WRAPPER and first.cls == "cause_not_in_log" and _cut_short(evidence, first):
+        return Diagnosis(Verdict.FAILED, None, _others(found, None, ()))
     victims = dead_or_complaining(evidence, found, first)
     first = _at_serving(evidence, first, ready)
     return Diagnosis(_verdict(first, found), first.cause(victims), _others(found, first, victims))
+
+
+def _cut_short(evidence: Evidence, wrapper: Finding) -> bool:
+    """The log ends within the words that a wrapper announces: it failed, and why is not written yet, or was cut off."""
+    for where in evidence.ranks:
+        trail = where.trail
+        if where.rank != wrapper.rank or trail is None or wrapper.index is None:
+            continue
+        ended = isinstance(where.container, ContainerState) and where.container.ended
+        announces = any(word in line for line in wrapper.evidence[:1] for word in _ANNOUNCES)
+        at_end = wrapper.index - where.line_offset >= trail.lines - 1
+        if not ended and (trail.open_trace or (announces and at_end)):
+            return True
+    return False
 
 
 def _ready_at(evidence: Evidence, clock: Clock) -> float | None:
