@@ -36,7 +36,9 @@ def find_cause(evidence: Evidence) -> Diagnosis:
     if first is None:
         first = causes_serving.unserved(evidence, found)
     if first is None:
-        return Diagnosis(_calm(evidence, stopped is not None), None, _others(found, None, ()))
+        # Ranks that differ and serve all the same: no failure, and worth a word.
+        notes = [replace(f, tier=Tier.LOOSE) for f in causes_world.differences(evidence)]
+        return Diagnosis(_calm(evidence, stopped is not None), None, _others([*found, *notes], None, ()))
     if first.tier is Tier.WRAPPER and first.cls == "cause_not_in_log" and _cut_short(evidence, first):
         return Diagnosis(Verdict.FAILED, None, _others(found, None, ()))
     victims = dead_or_complaining(evidence, found, first)
@@ -78,11 +80,12 @@ def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
     proofs = [f for f in found if f.tier is Tier.PROOF]
     timed = [f for f in found if f.tier is Tier.STATE and f.moment is not None]
     first = _earliest(proofs)
-    if first is not None and not first.known:
-        # Words that nobody knows: a difference between the ranks explains them better.
+    if first is not None and (not first.known or first.cls == "rank_args_differ"):
+        # Words that nobody knows, or that name no rank: a difference between the ranks explains them better.
         differing = causes_world.differences(evidence)
         if differing:
-            return max(differing, key=lambda f: f.weight)
+            who = max(differing, key=lambda f: f.weight)
+            return replace(who, stage=first.stage, moment=first.moment, evidence=(*who.evidence, *first.evidence[:1]))
     state = _earliest(timed)
     if first is None or (state is not None and state.order < first.order and state.rank != first.rank):
         first = state if state is not None else first

@@ -17,7 +17,7 @@ from console.enginelog.stages_model import Stage
 # What all ranks of a boot must say alike. Inferred from the engine: these follow from its arguments and its image.
 _ALIKE: Final = (
     "world_size", "max_model_len", "architecture", "version", "backend", "attention_backend", "moe_backend", "eager",
-    "engram_mode",
+    "engram_mode", "dtype",
 )  # fmt: skip
 
 

@@ -70,6 +70,10 @@ class Listener(Passage):
         if found := say.MAX_LEN.search(text):
             self._know("max_model_len", int(found[1]), once=True)
 
+    def _on_cast(self, text: str, record: Record) -> None:
+        if found := say.CAST.search(text):
+            self._know("dtype", found[1], once=True)
+
     def _on_node_rank(self, text: str, record: Record) -> None:
         if found := say.NODE_RANK.search(text):
             self._know("node_rank", int(found[1]), once=True)
@@ -86,6 +90,8 @@ class Listener(Passage):
     def _on_engine(self, text: str, record: Record) -> None:
         if found := say.ENGINE_VERSION.search(text):
             self._know("version", found[1] or found[2], once=True)
+        if found := say.ENGINE_DTYPE.search(text):
+            self._know("dtype", found[1], once=True)
         if found := say.HEAD_ADDRESS.search(text):
             self._know("master", found[1], once=True)
 

@@ -24,7 +24,7 @@ class Numbers:
     checkpoint_ram_gib: RAM that was available as loading began. kv_gib: this rank's KV memory; the smallest of all
     ranks decides. transport: "RoCE", "IB" or "Socket", the last a TCP fallback. graphs: (seconds, GiB) of the final
     capture; sizing_graphs: of the first, which only measures. max_context: tokens per request that `concurrency`
-    counts.
+    counts. dtype: what the model computes in; a worker says it only where it is not what the checkpoint has.
     """
 
     version: str | Absent = NOT_SAID
@@ -61,6 +61,7 @@ class Numbers:
     warmup_s: float | Absent = NOT_SAID
     init_s: float | Absent = NOT_SAID
     api_url: str | Absent = NOT_SAID
+    dtype: str | Absent = NOT_SAID
 
     @property
     def tcp_fallback(self) -> bool | None:

@@ -13,6 +13,7 @@ PHRASES: Final = {
     "arguments": r"-default args: ",
     "architecture": r"Resolved architecture: ",
     "max_len": r"Using max model len ",
+    "cast": r"Upcasting torch\.|Downcasting torch\.|Casting torch\.",
     "node_rank": r"Inferred data_parallel_rank",
     "engram_config": r"EngramConfig\(",
     "engram": r"Engram (?:table|layer) ",
@@ -82,6 +83,8 @@ ENGINE_VERSION: Final = re.compile(r"vLLM \(v(\S{1,100}?)\)|LLM engine \(v(\S{1,
 ARGUMENTS: Final = re.compile(r"non-default args: (\{.*)")
 ARCHITECTURE: Final = re.compile(r"Resolved architecture: (\w{1,100})")
 MAX_LEN: Final = re.compile(r"Using max model len (\d{1,12})")
+CAST: Final = re.compile(r"casting torch\.\w{1,30} to torch\.(\w{1,30})", re.IGNORECASE)
+ENGINE_DTYPE: Final = re.compile(r"\bdtype=torch\.(\w{1,30})")
 NODE_RANK: Final = re.compile(r"from node_rank (\d{1,6})")
 OFFLOAD: Final = re.compile(r"cpu_offload=(True|False)")
 GIB_PER_RANK: Final = re.compile(_NUM + r" GiB (?:per rank|not allocated)")

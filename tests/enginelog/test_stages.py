@@ -55,6 +55,7 @@ def test_numbers_of_the_composed_success() -> None:
         "warmup_s": 21.37,
         "init_s": 152.0,
         "api_url": "http://0.0.0.0:8000",
+        "dtype": "bfloat16",
     }
     assert tracker.ready
     assert tracker.weights_pass == 2
