@@ -131,10 +131,11 @@ def _of_kernel(where: RankEvidence) -> list[Finding]:
     gone = isinstance(where.container, ContainerState) and where.container.ended
     victim = _OOM_VICTIM.search(found.evidence[0])
     ours = victim is None or _ENGINE_PROCESS.match(victim[1]) is not None
+    if gone and ours:
+        return [found]
+    weight = 50 if ours else 30
     return [
-        found
-        if gone and ours
-        else state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, evidence=found.evidence)
+        state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, weight=weight, evidence=found.evidence),
     ]
 
 
