@@ -140,3 +140,10 @@ def test_stalled_and_moving_again() -> None:
 def test_ranks_that_are_not_there_change_nothing() -> None:
     state = boot()
     assert add(state, ContainerSeen(T, 99, "exited", exit_code=1)) == state
+
+
+def test_what_the_api_last_said_ends_with_the_heads_container() -> None:
+    ready = add(boot(), *running(), *READY)
+    assert add(ready, ContainerSeen(T + 99, 1, "exited", exit_code=137)).api == "healthy"
+    gone = add(ready, ContainerSeen(T + 99, 0, "exited", exit_code=0))
+    assert (gone.api, gone.api_detail) == ("closed", "the head's container has ended")

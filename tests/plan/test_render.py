@@ -358,3 +358,9 @@ def test_hostile_text_stays_one_word() -> None:
     argv = plan.ranks[0].argv
     assert argv.count("X=$(id)`id`; rm -rf /") == 1
     assert "\x1b" not in "".join(argv) and plan.unexplained == ()
+
+
+def test_a_recipe_whose_answers_need_not_be_text_says_so_on_its_containers() -> None:
+    assert all("nightdeck.judge=off" not in r.argv for r in plan_of(tiny(), sparks()).ranks)
+    plan = plan_of(tiny(smoke_judge=False), sparks())
+    assert all("nightdeck.judge=off" in values_after(r.argv, "--label") for r in plan.ranks)
