@@ -183,6 +183,9 @@ def _node(state: BootState, node: str, *, trouble: str, word: str) -> BootState:
 
 
 def _smoke(state: BootState, event: SmokeDone) -> BootState:
+    if event.ok and state.phase is not Phase.FAILED:
+        # All ranks work on an answer: what was blamed before it is over.
+        state = replace(state, cause=None, others=())
     return replace(
         state,
         smoke_ok=event.ok,

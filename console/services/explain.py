@@ -72,6 +72,7 @@ class Explainer:
         self._launch: dict[str, LaunchResult] = {}
         self._guards: dict[str, str] = {}
         self._stop_at: float | None = None
+        self._answered = True
         self.suspect = False
 
     def records(self, rank: int, records: list[Record]) -> None:
@@ -98,6 +99,10 @@ class Explainer:
     def event(self, event: Event, stop_at: float | None) -> None:
         """What happened, as far as it can bring a cause or its end nearer."""
         self._stop_at = stop_at
+        if isinstance(event, NodeLost):
+            self._answered = False
+        elif isinstance(event, SmokeDone) and event.ok:
+            self._answered = True
         match event:
             case StepChanged(state="failed" | "done" | "unknown") if event.step.startswith("start"):
                 rc = 0 if event.state == "done" else 125 if event.state == "failed" else None
@@ -135,7 +140,8 @@ class Explainer:
         health = None if not state.api else Answer(state.api == "healthy", error=state.api_detail)
         request = (
             None
-            if state.smoke_ok is None
+            # An answer from before a node was lost says nothing of the time since.
+            if state.smoke_ok is None or (state.smoke_ok and not self._answered)
             else Answer(state.smoke_ok, error=state.smoke_why if not state.smoke_ok else "", text=state.smoke_text)
         )
         return Evidence(

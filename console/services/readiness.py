@@ -39,7 +39,8 @@ class Readiness:
             if any(r.status != "running" for r in state.ranks if r.reachable):
                 await self._follower.changed(HEALTH_BEAT_S)
                 continue
-            ask = state.ready_at is None or self._clock.monotonic() >= next_canary
+            lost = any(not r.reachable for r in state.ranks)
+            ask = state.ready_at is None or lost or self._clock.monotonic() >= next_canary
             await self.look(ask=ask)
             state = self._follower.state
             if state.ready_at is not None:

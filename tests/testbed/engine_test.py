@@ -66,9 +66,9 @@ class Console:
         finally:
             running.kill()
         print(f"$ nightdeck {' '.join(argv)} -> {running.returncode}\n{err[-2000:]}")
-        objects = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-        if not objects and out.strip():
-            objects = [json.loads(out)]
+        # A command that follows prints an object a line; any other one object, over many lines.
+        whole = out.lstrip().startswith("{\n")
+        objects = [json.loads(out)] if whole else [json.loads(line) for line in out.splitlines()]
         return running.returncode, objects
 
     def launch(self) -> dict[str, Any]:
