@@ -54,6 +54,8 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
         return _stop(store, out)
     if args.read_only:
         raise UsageError("`night` changes nodes, and this is --read-only")
+    if verb != "check":
+        os.close(store.lock("-"))  # NightBusy, before anything is made for a second night
     if verb == "resume":
         ident = store.find(rest[0] if rest else None)
         go_on(store, ident)  # over or damaged: say it here, not in a log
@@ -95,7 +97,7 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
         state, plan = go_on(store, ident)
         async with world.hub() as hub:
             await hub.settled(timeout=30.0)
-            runner = NightRunner(hub, plan, state, store, SystemClock(), notify=lambda text: _notify(hub, text))
+            runner = NightRunner(hub, plan, state, store, SystemClock(), notify=hub.notify)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 with contextlib.suppress(NotImplementedError):
@@ -104,17 +106,11 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
                 loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a lost terminal is nothing to a night
             runner.save()
             done = await runner.run()
+            await hub.notified()
     finally:
         os.close(descriptor)
     _tell(store.read(ident), out)
     return _code(done, plan)
-
-
-def _notify(hub: Any, text: str) -> None:
-    """Through the hub's alarms where it has ways out; the night's own log has it in any case."""
-    happen = getattr(hub, "notify", None)
-    if callable(happen):
-        happen(text)
 
 
 def _code(done: Night, plan: Plan) -> int:
@@ -125,8 +121,6 @@ def _code(done: Night, plan: Plan) -> int:
 
 async def _detach(ident: str, store: NightStore, args: argparse.Namespace, out: Out) -> int:
     """A child with a session of its own: neither a closed terminal nor a dropped SSH connection ends it."""
-    if store.running() is not None:
-        store.lock(ident)  # says which night runs
     log = store.folder(ident) / "night.out"
     child = _child([*_globals(args), "night", "--run-id", ident], log)
     limit = time.monotonic() + START_LIMIT_S

@@ -264,6 +264,14 @@ class HubApi(Protocol):
         Raises UsageError while nothing serves, MeasureError."""
         ...
 
+    def notify(self, text: str) -> None:
+        """Something that a sleeping person should hear of, by the ways out of the alarms."""
+        ...
+
+    async def notified(self) -> None:
+        """Give what was notified a moment to leave, before the hub is closed."""
+        ...
+
     async def note(self, text: str) -> None: ...
 
     def changes_since_last(self, recipe: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,9 +12,13 @@ from console.services.measure import MeasureSpec, measure
 from console.services.smoke import api_address, ask_health
 from console.services.watching import Watching
 
+LEAVE_S = 5.0
+
 
 class Measuring(Watching):
-    """`measure` of `HubApi`."""
+    """`measure` of `HubApi`, and telling of a night."""
+
+    _notified = 0
 
     async def measure(
         self, spec: MeasureSpec | None = None, told: Callable[[str], None] = lambda _text: None
@@ -36,3 +41,13 @@ class Measuring(Watching):
         keeper = self._ledger.keeper(state.deployment, state.number, state.recipe, now=now)
         keeper.document("measure.json", {**result, "at": now})
         return result
+
+    def notify(self, text: str) -> None:
+        """Something that a sleeping person should hear of, by the ways out of the alarms."""
+        self._notified += 1
+        self.vigil.alarms.happen("night", f"night {self._notified}", text)
+
+    async def notified(self) -> None:
+        """Give what was notified a moment to leave, before the hub is closed."""
+        if self._notified and self.vigil.alarms.ways:
+            await asyncio.sleep(LEAVE_S)

@@ -50,6 +50,7 @@ HAPPENINGS: Final = (
     Happening("kernel-oom", Severity.BLOCK, "the kernel killed a process for memory", 600.0),
     Happening("rdma-errors", Severity.WARN, "error counters of an RDMA port grow", 60.0),
     Happening("guard-missing", Severity.WARN, "no memory guard runs beside a rank"),
+    Happening("night", Severity.WARN, "the night's queue met a failure, or is over", 300.0),
     Happening("way-failed", Severity.WARN, "a way out of alarms does not work"),
 )
 

@@ -1,0 +1,125 @@
+"""A night on a lab: by itself, looked at, stopped, killed and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import LabConsole, MakeLab, Ran
+from tests.cli.test_ledger_commands import write
+
+QUEUE = """
+name = "levers"
+hard_end = "{end}"
+zone = "UTC"
+baseline = "small"
+quiet_min = 0
+max_gpu_temp_c = 110
+[measure]
+concurrency = [1, 2]
+repeats = 2
+max_tokens = 8
+[[steps]]
+recipe = "small"
+label = "16 sequences"
+aba = true
+flags = {{ "--max-num-seqs" = 16 }}
+"""
+
+
+class NightLab:
+    def __init__(self, console: LabConsole, folder: Path) -> None:
+        self.console = console
+        self.folder = folder
+        self.queue = folder / "night.toml"
+        later = time.gmtime(time.time() + 6 * 3600)
+        self.queue.write_text(QUEUE.format(end=f"{later.tm_hour:02}:{later.tm_min:02}"))
+
+    def run(self, *argv: str) -> Ran:
+        return self.console.run("--recipes", str(self.folder), *argv)
+
+    def status(self) -> dict[str, Any]:
+        ran = self.run("--json", "night", "status")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60.0) -> dict[str, Any]:
+        limit = time.monotonic() + seconds
+        while True:
+            row = self.status()
+            if wanted(row):
+                return row
+            assert time.monotonic() < limit, json.dumps(row, indent=1)[-3000:] + self.out()
+            time.sleep(0.2)
+
+    def out(self) -> str:
+        nights = Path(os.environ["XDG_STATE_HOME"]) / "nightdeck" / "nights"
+        return "".join(p.read_text() for p in nights.glob("*/night.*"))
+
+
+@pytest.fixture
+def night(lab: MakeLab, tmp_path: Path):  # type: ignore[no-untyped-def]
+    folder = tmp_path / "recipes"
+    write(folder, "0.80", "8")
+    made = NightLab(lab(nodes=2, recipes=folder), folder)
+    yield made
+    row = made.run("--json", "night", "status")
+    if row.code == 0 and (pid := json.loads(row.out).get("pid")):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_night_by_itself_from_dusk_to_the_baseline(night: NightLab) -> None:
+    assert night.run("night", "check", str(night.queue)).out.startswith("levers: 1 steps, from now to ")
+    begun = night.run("--json", "night", str(night.queue))
+    assert begun.code == 0, begun.err + night.out()
+    assert os.getsid(begun.json["pid"]) == begun.json["pid"]  # a session of its own
+    second = night.run("night", str(night.queue))
+    assert second.code == 1 and "a night runs already" in second.err
+    row = night.until(lambda r: r["phase"] == "done")
+    assert [(r["label"], r["outcome"]) for r in row["results"]] == [
+        ("baseline", "served"), ("16 sequences", "served"), ("baseline", "served"),
+    ]  # fmt: skip
+    assert row["left_serving"] == "small"
+    trial = row["results"][1]
+    assert trial["recipe"].endswith("/step1/small/recipe.toml") and "Paris" in trial["text"]
+    levels = trial["measure"]["levels"]
+    assert [v["concurrency"] for v in levels] == [1, 2] and levels[0]["total_tokens_per_s"]["n"] == 2
+    boots = night.run("--json", "boots").json["boots"]
+    assert [b["state"] for b in boots] == ["ready", "stopped", "stopped", "stopped"]
+    assert boots[2]["changed"] == ["--max-num-seqs 8 -> 16"]
+    shown = night.run("night").out
+    assert "left serving: small" in shown and "tokens/s at 2" in shown
+    assert night.run("night", "attach").code == 0
+
+
+def test_a_killed_controller_is_told_of_and_resumed(night: NightLab) -> None:
+    begun = night.run("--json", "night", str(night.queue))
+    night.until(lambda r: r["running"] is not None and r["deployment"] != "")
+    os.kill(begun.json["pid"], signal.SIGKILL)
+    row = night.until(lambda r: not r["alive"])
+    assert row["phase"] == "running"
+    assert "ITS PROCESS IS GONE" in night.run("night", "status").out
+    assert night.run("night", "resume").code == 0, night.out()
+    night.until(lambda r: len(r["results"]) >= 2)
+    assert night.run("night", "stop").code == 0
+    row = night.until(lambda r: r["phase"] == "done")
+    assert row["results"][0]["outcome"] == "interrupted"
+    assert row["results"][1]["outcome"] == "served"  # the same run once more
+    assert row["left_serving"] == "small" and row["why"].startswith("the operator stopped the night")
+    again = night.run("night", "resume")
+    assert again.code == 2 and "is over" in again.err
+
+
+def test_a_queue_with_a_recipe_that_is_not_there_is_refused_at_dusk(night: NightLab) -> None:
+    night.queue.write_text(night.queue.read_text().replace('recipe = "small"', 'recipe = "smal"'))
+    ran = night.run("night", str(night.queue))
+    assert ran.code == 2 and 'no recipe is called "smal"' in ran.err and 'did you mean "small"?' in ran.err
+    assert night.run("night", "status").code == 2
+    assert night.run("--read-only", "night", str(night.queue)).code == 2
