@@ -46,7 +46,7 @@ LAUNCH: Final[Rows] = (
     (
         "model-missing",
         BLOCK,
-        "The engine finds no model and may not fetch it: it ends a minute after the start.",
+        "The engine finds no model and may not fetch it. A path blocks; a hub id warns, for an image may hold it.",
         "Put the model there, or mount the folder that has it.",
     ),
     (

@@ -43,8 +43,9 @@ def binds_of(
     """The mounts of one rank: the model's folder or the hub cache, then the recipe's own.
 
     A hub id gets the node's hf_cache (default ~/.cache/huggingface) where the image's HF_HOME is; a model that is a
-    path is mounted read-only at the same path. Neither is made when missing: an empty folder in place of a model is
-    worse than a refusal. Nor are sources of read-only mounts and of files. Raises UsageError for paths that a mount
+    path is mounted read-only at the same path. A cache in the user's home is made as that user, as the hub library
+    would; a cache elsewhere (a NAS) and a model's path are not: an empty folder in place of a model is worse than a
+    refusal. Nor are sources of read-only mounts and of files. Raises UsageError for paths that a mount
     cannot hold."""
     found: list[Finding] = []
     home = facts.home if not isinstance(facts, Absent) else facts
@@ -77,7 +78,8 @@ def binds_of(
     else:
         hub = _container(env.get("HF_HOME") or DEFAULT_HF_HOME, recipe)
         if not any(_covers(target, hub) for target in targets):
-            binds.append(Bind(host(node.hf_cache or DEFAULT_HF_CACHE, "hf_cache"), hub))
+            cache = node.hf_cache or DEFAULT_HF_CACHE
+            binds.append(Bind(host(cache, "hf_cache"), hub, make=cache.startswith("~/")))
     for mount, target in zip(recipe.mounts, targets, strict=True):
         make = not mount.read_only and _FILE_NAME.search(mount.host) is None
         binds.append(Bind(host(mount.host, "mount"), target, mount.read_only, make))

@@ -97,8 +97,16 @@ def _model(name: str, model: ModelFact, *, offline: bool) -> Iterator[Finding]:
     elif model.state in ("missing", "error"):
         code = "model-missing" if offline else "model-download"
         text = model.why if model.state == "error" else "not on the node"
+        # An image can bring its own checkpoint, which no look at the node's cache can rule out: for a hub id this is a
+        # warning. A path on the node is mounted, and without it no container starts.
+        hub = not model.name.startswith("/")
         yield finding(
-            code, f"{model.name}: {text}", node=name, observed=model.why or model.state, expected="the model's files"
+            code,
+            f"{model.name}: {text}{'; only an image that holds it can serve it' if hub and offline else ''}",
+            node=name,
+            observed=model.why or model.state,
+            expected="the model's files",
+            severity=Severity.WARN if hub and offline else None,
         )
     if model.missing:
         yield finding(

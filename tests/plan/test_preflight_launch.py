@@ -108,7 +108,7 @@ def model(**changes: Any) -> dict[str, Any]:
         (path("error", "Stale file handle"), "mount-unreadable", "block", "Stale file handle"),
         (path("file"), "mount-kind", "block", "is a file"),
         (path("missing", writable=True, at=CACHES[0]), "folder-made", "info", "1 folder will be made"),
-        (model(state="missing", why="no snapshot in /x"), "model-missing", "block", "not on the node"),
+        (model(state="missing", why="no snapshot in /x"), "model-missing", "warn", "not on the node"),
         (model(state="incomplete", missing=("model-00007-of-00060.safetensors",)), "model-incomplete", "block", "00007"),
         (model(state="incomplete", damaged=("a.safetensors is cut off: 5 of 9 bytes",)), "model-truncated", "block", "5 of 9"),
         (model(state="hung", why="gave no answer in 4 s"), "model-hung", "block", "no answer"),
