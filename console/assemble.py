@@ -220,11 +220,16 @@ class DiskWorld:
             await hub.close()
 
     async def discover(self, args: argparse.Namespace) -> tuple[Cluster, str, Sequence[Finding]]:
-        from console.cluster.ranges import expand
+        from console.cluster.ranges import RangeError, expand
         from console.cluster.render import render_cluster
         from console.services.cluster_init import discover
 
-        hosts = [host for pattern in args.hosts for host in expand(pattern)]
+        hosts: list[str] = []
+        for pattern in args.hosts:
+            try:
+                hosts += expand(pattern)
+            except RangeError as error:
+                raise UsageError(f"{pattern} {error}") from error
         cluster, findings = await discover(
             hosts,
             name=args.name,

@@ -55,7 +55,8 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         silent = {v.node.name: why for v in snap.nodes if (why := _cannot_say(v))}
         if silent:
             left = len(snap.nodes) - len(silent)
-            out.line(f"no deployment on the {left} node{'s' if left != 1 else ''} that could say")
+            where = f"no deployment on the {left} node{'s' if left != 1 else ''} that could say"
+            out.line(where if left else "no node could say what runs on it")
             for name, why in silent.items():
                 out.line(f"  not known of {said_of(name, why)}")
         else:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from console.base.errors import ExitCode, NightdeckError
+from console.base.errors import ExitCode, NightdeckError, UsageError
 from console.base.secrets import mask_text
 from console.cli import (
     cmd_alarms,
@@ -28,6 +28,7 @@ from console.cli import (
     cmd_plan,
     cmd_recipes,
     cmd_replay,
+    cmd_report,
     cmd_status,
     cmd_top,
 )
@@ -63,6 +64,7 @@ SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
     "boots": cmd_boots.boots,
     "bisect": cmd_bisect.bisect,
     "diff": cmd_diff.diff,
+    "report": cmd_report.report,
     "diagnose": cmd_diagnose.run,
 }
 
@@ -72,7 +74,9 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
     args = build_parser().parse_args(argv)
     out = Out(as_json=args.json)
     try:
-        return int(_dispatch(args, make_world(args), out))
+        code = int(_dispatch(args, make_world(args), out))
+        out.flush()
+        return code
     except NightdeckError as error:
         out.say(f"nightdeck: {mask_text(str(error))}")
         return int(error.exit_code)
@@ -80,16 +84,36 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
         out.say("nightdeck: interrupted")
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of a pipe went away: that ends the output, it is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader of a pipe went away: that ends the output, it is no failure of ours
         return int(ExitCode.DONE)
+    except OSError as error:
+        _drop_output()
+        out.say(f"nightdeck: {error}")
+        return int(ExitCode.FAILED)
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere: else the interpreter tries once more as it ends, and complains."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has nothing to drop
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _need_terminal() -> None:
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()):
+        raise UsageError(
+            "the console needs a terminal", remedy="`nightdeck status`, `nightdeck --help`: commands need none"
+        )
 
 
 def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
     name = args.command or ""
     if name == "":
+        _need_terminal()
         return world.console()
     if name == "lab":
+        if not (args.serve or args.list):
+            _need_terminal()
         return world.lab(args)
     if name == "replay":
         if not (args.events or args.json):

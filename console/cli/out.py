@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from console.base.text import clean_line
@@ -15,13 +19,17 @@ class Out:
 
     def __init__(self, *, as_json: bool, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
         self.as_json = as_json
-        self._out = stdout if stdout is not None else sys.stdout
-        self._err = stderr if stderr is not None else sys.stderr
+        self._out = _stream(stdout if stdout is not None else sys.stdout, data=as_json)
+        self._err = _stream(stderr if stderr is not None else sys.stderr, data=False)
         self.terminal = self._out.isatty()
 
     def data(self, value: Mapping[str, Any], *, line: bool = False) -> None:
         """One JSON object: indented, or on one line where many follow each other."""
-        text = json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=str)
+        indent = None if line else 2
+        try:
+            text = json.dumps(value, ensure_ascii=False, indent=indent, default=str, allow_nan=False)
+        except ValueError:  # a figure that is not finite is none, and JSON has no word for it
+            text = json.dumps(_finite(value), ensure_ascii=False, indent=indent, default=str)
         self._out.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
         self._out.flush()
 
@@ -33,9 +41,13 @@ class Out:
         self._out.flush()
 
     def say(self, text: str) -> None:
-        """A message about the work, on stderr."""
-        self._err.write(clean_line(text, limit=20_000).encode("utf-8", "replace").decode("utf-8") + "\n")
-        self._err.flush()
+        """A message about the work, on stderr; several lines stay several. Where stderr is full, nobody hears it."""
+        try:
+            for line in text.split("\n")[:200]:
+                self._err.write(clean_line(line, limit=20_000).encode("utf-8", "replace").decode("utf-8") + "\n")
+            self._err.flush()
+        except OSError:
+            return
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         """Columns as wide as what they hold; plain text, the same piped or not."""
@@ -44,3 +56,25 @@ class Out:
         for row in [list(heads), *cells]:
             parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
             self.line("  ".join(parts).rstrip())
+
+
+def _stream(stream: TextIO | None, *, data: bool) -> TextIO:
+    """A stream that takes every character: JSON is UTF-8 whatever the locale, text is spelt as the locale can."""
+    if stream is None:  # closed by whoever started this process
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper):
+        if data:
+            stream.reconfigure(encoding="utf-8", errors="replace")
+        else:
+            stream.reconfigure(errors="replace")
+    return stream
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return value

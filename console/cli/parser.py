@@ -20,6 +20,27 @@ first steps:
 """
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"0 to 86400 seconds, not {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"1 or more, not {text}")
+    return value
+
+
+def _speed(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 10_000:
+        raise argparse.ArgumentTypeError(f"above 0, at most 10000, not {text}")
+    return value
+
+
 def _globals(parser: argparse.ArgumentParser, *, top: bool) -> None:
     """The options that every command takes, before or after its name; a default is set once, at the top."""
     none = None if top else argparse.SUPPRESS
@@ -32,14 +53,14 @@ def _globals(parser: argparse.ArgumentParser, *, top: bool) -> None:
     group.add_argument("--color", choices=("auto", "truecolor", "256", "16", "none"), default=none)
     group.add_argument("--theme", metavar="NAME", default=none, help="theme of the console")
     group.add_argument("--ascii", action="store_true", default=off, help="draw with ASCII alone")
-    group.add_argument("--speed", type=float, metavar="N", default=none, help="with the lab: how fast its time runs")
+    group.add_argument("--speed", type=_speed, metavar="N", default=none, help="with the lab: how fast its time runs")
     group.add_argument("--scenario", metavar="NAME", default=none, help="with the lab: a fault by name")
-    group.add_argument("--lab-nodes", type=int, metavar="N", default=none, help="with the lab: how many nodes")
+    group.add_argument("--lab-nodes", type=_count, metavar="N", default=none, help="with the lab: how many nodes")
 
 
 def _recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a recipe's folder name, or a path to a recipe.toml")
-    parser.add_argument("--nodes", type=int, metavar="N", help="take N nodes (tensor parallel over N)")
+    parser.add_argument("--nodes", type=_count, metavar="N", help="take N nodes (tensor parallel over N)")
     parser.add_argument("--head", metavar="NODE", help="this node is rank 0")
 
 
@@ -107,21 +128,21 @@ def build_parser() -> argparse.ArgumentParser:
     p = add("logs", "the engine's logs of all ranks, or of one")
     p.add_argument("-f", "--follow", action="store_true", help="go on as lines come")
     p.add_argument("--rank", type=int, metavar="N", help="this rank alone")
-    p.add_argument("--tail", type=int, metavar="N", help="the last N lines of each rank")
+    p.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")
 
     p = add("stop", "stop a deployment: head first, every node asked, nothing called stopped that was not")
     p.add_argument("deployment", metavar="DEPLOYMENT", nargs="?", help="which, where several live")
     p.add_argument("--all", action="store_true", help="everything of ours on the nodes, ended containers too")
-    p.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="then the engine kills (default 30)")
+    p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS", help="then the engine kills (default 30)")
 
     p = add("restart", "stop, verify, launch again with the recipe as it is now")
     p.add_argument("name", metavar="NAME", nargs="?", help="default: the recipe that runs")
-    p.add_argument("--nodes", type=int, metavar="N")
+    p.add_argument("--nodes", type=_count, metavar="N")
     p.add_argument("--head", metavar="NODE")
     p.add_argument("--detach", action="store_true")
     p.add_argument("--follow", action="store_true")
     p.add_argument("--override", action="append", default=[], metavar="CODE")
-    p.add_argument("--grace", type=float, default=30.0, metavar="SECONDS")
+    p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS")
 
     p = add("smoke", "ask the running model something and judge the answer")
 

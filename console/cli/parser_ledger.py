@@ -55,3 +55,8 @@ def add_ledger_commands(add: Add) -> None:
     )
     p.add_argument("--foreground", action="store_true", help="run it here instead of by itself")
     p.add_argument("--run-id", metavar="ID", help=argparse.SUPPRESS)
+
+    p = add("report", "the night in the morning: ledger, charts, causes, speed, what to try next")
+    p.add_argument("--night", metavar="ID", help="which night (default: the newest)")
+    p.add_argument("--since", metavar="TIME", help="the boots since then instead: 8h, 2026-09-18T22:00+02:00")
+    p.add_argument("-o", "--output", metavar="DIR", default="nightdeck-report", help="folder for the two files")

@@ -227,6 +227,8 @@ class Watching:
         """Ages grow without an event: a picture a second at least."""
         while True:
             await asyncio.sleep(1.0)
+            for follower in tuple(self._followers.values()):
+                follower.tick()
             snap = self.snapshot()
             self.vigil.tick(snap.nodes, snap.boots)
             self._touch()

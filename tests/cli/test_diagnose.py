@@ -1,6 +1,5 @@
 """`nightdeck diagnose`: files, folders and standard input to a verdict, its JSON, its text and its exit code."""
 
-
 from __future__ import annotations
 
 import gzip

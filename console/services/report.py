@@ -1,0 +1,76 @@
+"""The morning report of a night, or of the boots since some time, from what the ledger keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from console.base.errors import UsageError
+from console.boot.report import Report, ReportBoot
+from console.boot.report_write import html, markdown
+from console.files.archive import read_lines
+from console.files.atomic import trouble, write_whole
+from console.files.boot_index import BootIndex, Listed
+from console.services.compare import record_of
+from console.services.keeper import TELEMETRY
+
+# A longer chart says no more; nights of an hour have some hundred windows a node.
+POINTS = 400
+
+
+def report_of_night(index: BootIndex, night: Mapping[str, Any], now: float) -> Report:
+    """All boots of a night, its restored baseline with them. Raises UsageError where none began."""
+    results = [r for r in night.get("results") or () if isinstance(r, dict)]
+    started = [float(r["started_at"]) for r in results if r.get("started_at")]
+    if not started:
+        raise UsageError(f"no run of the night {night.get('id')} has begun")
+    end = float(night.get("at") or now)
+    rows = [b for b in index.boots() if min(started) - 1 <= b.entry.opened_at <= end + 1]
+    return _report(f"Night {night.get('name') or night.get('id')}", rows, min(started), end, night)
+
+
+def report_since(index: BootIndex, since: float, now: float) -> Report:
+    """Raises UsageError where no boot began since."""
+    rows = [b for b in index.boots() if b.entry.opened_at >= since]
+    if not rows:
+        raise UsageError("no boot began since then")
+    return _report("Boots", rows, since, now, {})
+
+
+def _report(title: str, rows: Sequence[Listed], begin: float, end: float, night: Mapping[str, Any]) -> Report:
+    boots = tuple(sorted((_boot(b) for b in rows), key=lambda b: b.record.number))
+    return Report(title, begin, end, boots, night)
+
+
+def _boot(listed: Listed) -> ReportBoot:
+    record = record_of(listed)
+    started = record.summary.get("started_at")
+    at = float(started) if isinstance(started, (int, float)) else listed.entry.opened_at
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in read_lines(listed.entry.path / TELEMETRY):
+        pair, when, node = row.get("mem_available"), row.get("at"), row.get("node")
+        if isinstance(pair, list) and pair and isinstance(pair[0], (int, float)) and isinstance(when, (int, float)):
+            series.setdefault(str(node), []).append((max(0.0, when - at), pair[0] / 2**30))
+    return ReportBoot(record, at, {node: _thin(sorted(points)) for node, points in sorted(series.items())})
+
+
+def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most so many points, each the lowest of its slice: the low is what the chart is for."""
+    if len(points) <= POINTS:
+        return points
+    step = len(points) / POINTS
+    slices = (points[int(i * step) : int((i + 1) * step)] for i in range(POINTS))
+    return [min(part, key=lambda p: p[1]) for part in slices if part]
+
+
+def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
+    """report.md and report.html in the folder, made where it is not there. Raises DiskError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise trouble("cannot be made", folder, error) from error
+    paths = (folder / "report.md", folder / "report.html")
+    for path, text in zip(paths, (markdown(report), html(report)), strict=True):
+        write_whole(path, text.encode("utf-8", "replace"))
+    return paths
