@@ -97,6 +97,9 @@ class Engine:
         except socket.timeout:  # noqa: UP041 - another class than TimeoutError before Python 3.10
             self.line, self.stale = None, True
             raise ValueError(f"no answer on {path} in 3 s") from None
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+            self.line, self.stale = None, True
+            raise ValueError(f"hangs up on {path} (connection reset)") from None
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
             self.line, self.stale = None, True
             raise
