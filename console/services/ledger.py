@@ -191,16 +191,29 @@ class Ledger:
     def stage_times(self, recipe: str) -> list[dict[Stage, float]]:
         """Seconds by stage of the newest boots of this recipe that came to ready, for the expected time."""
         words = {stage.word: stage for stage in Stage}
-        done = [b for b in self.boots() if b.recipe == recipe and b.ready_s is not None and b.stages][:5]
+        done = [summary_row(r) for r in self._listed()]
+        done = [b for b in done if b.recipe == recipe and b.ready_s is not None and b.stages][:5]
         return [{words[k]: v for k, v in b.stages.items() if k in words} for b in done]
 
     def measured(self, recipe: Recipe, world: int) -> MeasuredBoot | None:
         """What the newest boot of this recipe on `world` nodes that came to ready showed about memory. Reads files."""
-        return measured_boot(self._journal, recipe, world)
+        try:
+            return measured_boot(self._journal, recipe, world)
+        except NightdeckError as error:
+            self._fail(error)
+            return None
+
+    def _listed(self) -> Sequence[Listed]:
+        """What is kept, for what a launch would like to know of it: no disk keeps a launch from its nodes."""
+        try:
+            return self.index.boots()
+        except NightdeckError as error:
+            self._fail(error)
+            return ()
 
     def changes(self, recipe: Recipe) -> list[str]:
         """What changed in a recipe since it was last run, a line each; empty when nothing did, or it never was."""
-        for row in self.index.boots():
+        for row in self._listed():
             entry = row.entry
             file = entry.path / "recipe.toml"
             if entry.recipe != recipe.slug or not file.is_file():
