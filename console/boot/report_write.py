@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+from console.base.text import clean_line
 from console.boot.report import Duel, Report, ReportBoot, duels, headline, levels, next_steps
 from console.boot.spread import Spread
 from console.boot.svg import memory_chart, stage_chart
@@ -21,8 +22,8 @@ padding:0 1rem}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .4rem;border-bottom:1px solid var(--rule)}
 h3{font-size:1rem;margin:1.4rem 0 .2rem}p.lead{font-size:1.05rem}p.soft,small{color:var(--soft)}
 table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);font-weight:600}
-td,th{padding:.25rem .5rem;border-bottom:1px solid var(--rule);vertical-align:top}td.n{text-align:right;
-white-space:nowrap}
+td,th{padding:.25rem .5rem;border-bottom:1px solid var(--rule);vertical-align:top}td.n,th.n{text-align:right;
+white-space:nowrap}table.small{width:auto}
 code,pre{font:12.5px/1.45 ui-monospace,monospace}pre{white-space:pre-wrap;word-break:break-word;border-left:3px solid
 var(--rule);padding-left:.7rem;margin:.4rem 0}.bad{color:var(--low);font-weight:600}
 svg{width:100%;height:auto;margin:.4rem 0}svg .grid{stroke:var(--rule)}svg .mark{stroke:var(--soft);stroke-dasharray:3}
@@ -47,7 +48,13 @@ def markdown(report: Report) -> str:
         if boot.why:
             out.append(f"- why: {_md(boot.why)}")
         if boot.cause.get("evidence"):
-            out += ["", "```", *(str(line).replace("```", "'''") for line in boot.cause["evidence"][:6]), "```", ""]
+            out += [
+                "",
+                "```",
+                *(clean_line(str(line)).replace("```", "'''") for line in boot.cause["evidence"][:6]),
+                "```",
+                "",
+            ]
         out += [f"- {_md(k)}: {v:.1f} s" for k, v in boot.stages.items()]
         out += [f"- {n} at once: {_words(s)} tokens/s" for n, s in levels(boot.record.measure).items()]
         if boot.text("smoke_text"):
@@ -108,7 +115,7 @@ def _boot_html(boot: ReportBoot) -> list[str]:
         out.append(f'<p><span class="bad">why</span> {e(boot.why)}</p>')
     evidence = boot.cause.get("evidence")
     if isinstance(evidence, list) and evidence:
-        out.append("<pre>" + e("\n".join(str(line) for line in evidence[:6])) + "</pre>")
+        out.append("<pre>" + e("\n".join(clean_line(str(line)) for line in evidence[:6])) + "</pre>")
     ready, ended = boot.number("ready_s"), boot.number("ended_at")
     marks = [(ready, "ready")] if ready is not None else []
     if boot.verdict == "failed" and ended is not None:
@@ -118,7 +125,7 @@ def _boot_html(boot: ReportBoot) -> list[str]:
         out += ["<h3>Memory available, the least of ten seconds</h3>", chart]
     rows = [(str(n), _words(s)) for n, s in levels(boot.record.measure).items()]
     if rows:
-        out += ["<h3>Speed</h3>", _table(("at once", "tokens/s in all"), rows, numbers=(0,))]
+        out += ["<h3>Speed</h3>", _table(("at once", "tokens/s in all"), rows, numbers=(0,), small=True)]
     if boot.text("smoke_text"):
         out += ["<h3>It said</h3>", f"<pre>{e(boot.text('smoke_text').strip())}</pre>"]
     if boot.text("note"):
@@ -131,9 +138,18 @@ def _titled(title: str, chart: str) -> str:
 
 
 def _table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (), bad: Sequence[bool] = ()
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[int] = (),
+    bad: Sequence[bool] = (),
+    small: bool = False,
 ) -> str:
-    out = ["<table><tr>", *(f"<th>{escape(h)}</th>" for h in heads), "</tr>"]
+    out = [
+        f"<table{' class=small' if small else ''}><tr>",
+        *(f"<th{' class=n' if i in numbers else ''}>{escape(h)}</th>" for i, h in enumerate(heads)),
+        "</tr>",
+    ]
     for n, row in enumerate(rows):
         cells = [f"<td{' class=n' if i in numbers else ''}>{escape(c)}</td>" for i, c in enumerate(row)]
         if n < len(bad) and bad[n]:
@@ -171,7 +187,7 @@ def _span(report: Report) -> str:
 
 def _md(text: str) -> str:
     """Text that a table or a heading of Markdown cannot take for its own marks."""
-    out = " ".join(text.split())
+    out = clean_line(" ".join(text.split()))
     for mark in ("\\", "|", "<", "*", "_", "`", "[", "]"):
         out = out.replace(mark, "\\" + mark)
     return out

@@ -7,8 +7,11 @@ from html import escape
 from typing import Final
 
 WIDTH: Final = 860
-# Hues that a colour-blind reader can tell apart (Okabe and Ito), in an order in which neighbours differ most.
-HUES: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
+# Hues that a colour-blind reader can tell apart (Okabe and Ito, then Tol's), neighbours as different as can be.
+HUES: Final = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442"),
+    *("#332288", "#44aa99", "#882255", "#ddcc77"),
+)
 
 Points = Sequence[tuple[float, float]]
 
@@ -20,8 +23,8 @@ def memory_chart(series: Mapping[str, Points], *, seconds: float, marks: Sequenc
     rows = {node: points for node, points in series.items() if points}
     if not rows:
         return ""
-    left, right, top, height = 52, 96, 14, 190
-    span = max(seconds, *(p[-1][0] for p in rows.values()), 1.0)
+    left, right, top, height = 60, 96, 14, 190
+    span = max(seconds, 1.0, *(p[-1][0] for p in rows.values()), *(at for at, _ in marks))
     highest = max(v for points in rows.values() for _, v in points)
     top_value = _nice(highest)
     lowest_node = min(rows, key=lambda n: min(v for _, v in rows[n]))
@@ -34,15 +37,14 @@ def memory_chart(series: Mapping[str, Points], *, seconds: float, marks: Sequenc
 
     out = [_open(top + height + 30, f"least memory available, the lowest on {lowest_node}")]
     for i in range(5):
-        value = top_value * i / 4
+        value, unit = top_value * i / 4, " GiB" if i == 4 else ""
         out.append(f'<line class="grid" x1="{left}" x2="{WIDTH - right}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
-        out.append(f'<text class="tick" x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
+        out.append(f'<text class="tick" x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}{unit}</text>')
     for i in range(5):
         at = span * i / 4
         out.append(
             f'<text class="tick" x="{x(at):.1f}" y="{top + height + 18}" text-anchor="middle">{_clock(at)}</text>'
         )
-    out.append(f'<text class="tick" x="{left - 6}" y="{top - 3}" text-anchor="end">GiB</text>')
     for at, word in marks:
         out.append(f'<line class="mark" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{top}" y2="{top + height}"/>')
         out.append(f'<text class="tick" x="{x(at) + 4:.1f}" y="{top + 10}">{escape(word)}</text>')

@@ -60,7 +60,9 @@ def test_damage_ends_the_reading_without_an_error(tmp_path: Path) -> None:
     assert 1 <= len(list(read_recording(bad))) < 201
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"[1]\n", mtime=0), gzip.compress(b'{"kind":"x"}\n')])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"[1]\n", mtime=0), gzip.compress(b'{"kind":"x"}\n')]
+)
 def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)

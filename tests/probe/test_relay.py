@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import socket
@@ -55,17 +56,27 @@ def relay(**start: Any) -> Iterator[Relay]:
 def connect(port: int, token: bytes = TOKEN) -> tuple[socket.socket, bool]:
     """As the next link does: answer the other side's challenge, and put one."""
     sock = socket.create_connection(("127.0.0.1", port), 5)
-    challenge = sock.recv(32)
+    challenge = exactly(sock, 32)
     mine = b"m" * 32
     sock.sendall(mine + hmac.digest(token, b"down" + challenge, "sha256"))
-    answer = sock.recv(32)
+    answer = exactly(sock, 32)
     return sock, answer == hmac.digest(token, b"up" + mine, "sha256")
 
 
-def read_all(sock: socket.socket) -> bytes:
+def exactly(sock: socket.socket, n: int) -> bytes:
+    """MSG_WAITALL waits for nothing on a socket that has a timeout."""
     data = b""
-    while block := sock.recv(65536):
+    while len(data) < n and (block := sock.recv(n - len(data))):
         data += block
+    return data
+
+
+def read_all(sock: socket.socket) -> bytes:
+    """To the end of the connection, whichever way it ends: what was sent unread makes it a reset."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while block := sock.recv(65536):
+            data += block
     return data
 
 
@@ -76,8 +87,8 @@ def test_a_source_sends_frames_with_an_end_to_who_knows_the_token() -> None:
         assert read_all(wrong) == b""  # nothing but the end of the connection
         sock, proven = connect(port)
         assert proven
-        assert sock.recv(9, socket.MSG_WAITALL) == b"\0\0\0\5image"
-        assert sock.recv(4, socket.MSG_WAITALL) == b"\0\0\0\0"
+        assert exactly(sock, 9) == b"\0\0\0\5image"
+        assert exactly(sock, 4) == b"\0\0\0\0"
         sock.close()
         assert link.until("done", "failed") == {"done": 5}
 
@@ -93,7 +104,7 @@ def serve(listener: socket.socket, data: bytes) -> None:
     sock, _ = listener.accept()
     with sock:
         sock.sendall(b"c" * 32)
-        theirs = sock.recv(64, socket.MSG_WAITALL)
+        theirs = exactly(sock, 64)
         assert theirs[32:] == hmac.digest(TOKEN, b"down" + b"c" * 32, "sha256")
         sock.sendall(hmac.digest(TOKEN, b"up" + theirs[:32], "sha256") + data)
 
@@ -135,9 +146,9 @@ def test_a_frame_of_impossible_length_is_refused() -> None:
 def test_the_end_of_its_orders_is_its_end_and_its_commands() -> None:
     with relay(role="source", listen="127.0.0.1", argv=["sh", "-c", "echo $$; exec sleep 1000"]) as link:
         sock, _ = connect(link.until("port")["port"])
-        size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+        size = int.from_bytes(exactly(sock, 4), "big")
         while size == 0xFFFFFFFF:
-            size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+            size = int.from_bytes(exactly(sock, 4), "big")
         assert link.process.stdin is not None
         link.process.stdin.close()
         link.process.stdin = None
