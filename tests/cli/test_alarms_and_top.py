@@ -1,0 +1,109 @@
+"""`alarms`, and the pictures that `top` and `status` draw of a snapshot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.assemble import main
+from console.base.absent import Absent
+from console.base.findings import Severity
+from console.base.units import GIB
+from console.boot.events import BootOpened, ContainerSeen, RankRef, StatsSeen
+from console.boot.reduce import opened, reduce
+from console.cli.cmd_alarms import rule_rows
+from console.cli.cmd_top import engine_line, picture, top_json
+from console.cli.guard_lines import guard_lines
+from console.cluster.model import Cluster, Node
+from console.services.hub import NodeView, Snapshot
+from console.telemetry.alarm_rules import CODES, AlarmPolicy, RuleChange
+from console.telemetry.alarms import Alarm
+from console.telemetry.sample import Guard, GuardTrip, Memory, Sample
+from console.telemetry.trend import Lowest
+
+CLUSTER = Cluster("spark8", "c.toml", (Node("dgx1", "dgx1"), Node("dgx2", "dgx2")))
+RANKS = (RankRef(0, "dgx1", "c0"), RankRef(1, "dgx2", "c1"))
+BOOT = opened(BootOpened(0.0, "d", 11, "flash", "t", "", "dgx1", RANKS, 0.0, 3600.0, 8000, "m"))
+GUARD = Guard("d", 0, True, 0.0, 0.0, "serving", "told by the console", GIB, 14 * GIB, 13 * GIB, 0, False)
+
+
+def snapshot(guards: tuple[Guard, ...] = ()) -> Snapshot:
+    memory = Memory(total_bytes=130_663_231_488, available_bytes=14 * GIB)
+    sample = Sample("dgx1", 1, 0.0, 0.0, 0.0, memory=memory, guards=guards)
+    boot = reduce(BOOT, ContainerSeen(1.0, 0, "running"))
+    boot = reduce(boot, StatsSeen(5.0, {"generation_tokens_per_s": 98.14, "running": 4.0, "kv_usage": 0.31, "at": 5.0}))
+    views = (
+        NodeView(CLUSTER.nodes[0], "fresh", 0.4, sample, rank=0),
+        NodeView(
+            CLUSTER.nodes[1], "lost", Absent("no sample yet"), Absent("no route"), "refused", "no route", "ssh it"
+        ),
+    )
+    alarm = Alarm(1, "node-lost", Severity.BLOCK, "dgx2", "dgx2: no route", 9.0, "dgx2")
+    over = replace(alarm, id=2, cleared_at=10.0, text="long ago")
+    return Snapshot(
+        1, 10.0, CLUSTER, views, boot, (boot,), (), (), alarms=(alarm, over), lowest=Lowest("dgx1", 14 * GIB, 40.0)
+    )
+
+
+def test_the_live_picture_says_what_matters_first() -> None:
+    lines = picture(snapshot(), 10.0)
+    assert lines[0].startswith("spark8   1 of 2 nodes answer   dgx1 out of memory in 0:40 at this rate   00:00:10 UTC")
+    text = "\n".join(lines)
+    assert "boot 11  flash  starting" in text or "boot 11  flash  booting" in text
+    assert "98.1 tok/s   4 running   KV 31 %" in text
+    assert lines[-1].endswith("00:00:09 dgx2: no route") and "long ago" not in text
+
+
+def test_figures_that_are_old_tell_their_age() -> None:
+    assert engine_line({"running": 1.0, "at": 100.0}, 160.0) == "1 running   1:00 ago"
+    assert engine_line({}, 0.0) == ""
+
+
+def test_top_as_json_has_the_trend_and_what_holds() -> None:
+    data = json.loads(json.dumps(top_json(snapshot((GUARD,)))))
+    assert data["lowest"] == {"node": "dgx1", "mem_available_bytes": 14 * GIB, "seconds_to_empty": 40.0}
+    assert [(a["code"], a["state"]) for a in data["alarms"]] == [("node-lost", "raised")]
+    assert [n["state"] for n in data["nodes"]] == ["fresh", "lost"]
+
+
+def test_guards_in_words_one_line_when_well_and_one_for_each_that_is_not() -> None:
+    well, unknown = guard_lines(snapshot((GUARD,)))[::-1]
+    assert well == "  guard     1 of 2 run: floor 1.0 GiB while serving (told by the console)"
+    assert unknown == "  guard     rank 1 on dgx2: none is known"
+    trip = GuardTrip(0.0, "loading", 4 * GIB, 3 * GIB, "engine")
+    assert (
+        "rank 0 on dgx1: killed the rank by the engine at 3.00 GiB"
+        in guard_lines(snapshot((replace(GUARD, running=False, trip=trip),)))[0]
+    )
+    ended = guard_lines(snapshot((replace(GUARD, running=False),)))[0]
+    assert ended == "  guard     rank 0 on dgx1: ended: it was killed"
+
+
+def test_every_alarm_is_listed_as_it_is_set() -> None:
+    rows = {r["code"]: r for r in rule_rows(AlarmPolicy(rules={"xid": RuleChange(off=True)}))}
+    assert list(rows) == list(CODES)
+    assert rows["memory-low"]["when"] == "below 4.0 GiB" and rows["gpu-hot"]["when"] == "above 87 °C for 5 s"
+    assert rows["xid"]["severity"] == "off" and rows["rebooted"]["clears"] == "after 3600 s"
+
+
+def test_the_command_lists_and_tests_without_a_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIGHTDECK_CONFIG_DIR", str(tmp_path))
+    out = tmp_path / "out"
+    (tmp_path / "settings.toml").write_text(
+        f'[alarms.ways]\nbell = false\ncommand = ["tee", "{out}"]\nwebhook = "https://127.0.0.1:1/SECRETWORD"\n'
+    )
+    assert main(["alarms", "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert [w["name"] for w in json.loads(listed)["ways"]] == ["command", "webhook"] and "SECRET" not in listed
+    assert main(["alarms", "test", "command"]) == 0
+    assert json.loads(out.read_text())["code"] == "test"
+    capsys.readouterr()
+    assert main(["alarms", "test", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)["ways"]
+    assert [w["ok"] for w in said] == [True, False] and "SECRET" not in json.dumps(said)
+    assert main(["alarms", "test", "pager"]) == 2
