@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from console.base.errors import ExitCode, UsageError
 from console.boot.to_json import deployment_json, plain
 from console.cli.cmd_plan import show_findings, show_plan
-from console.cli.follow import Teller, follow_to_ready
+from console.cli.follow import Teller, follow_to_ready, tell_notices
 from console.cli.out import Out
 from console.cli.world import World
 from console.plan.to_json import plan_json
@@ -39,6 +39,7 @@ async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
             return await _launch(args, hub, out)
         finally:
             quiet()
+            tell_notices(hub, out)
 
 
 async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
@@ -99,6 +100,7 @@ async def stop(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
     async with world.hub(watch=False) as hub:
         results = await hub.stop("*" if args.all else args.deployment, grace_s=args.grace)
+        tell_notices(hub, out)
     return tell_stop(results, out)
 
 
@@ -136,8 +138,12 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
         except LaunchFailed as failed:
             _tell_nodes(failed.results, out)
             raise
+        except asyncio.CancelledError:
+            _tell_abort(hub, out)
+            raise
         finally:
             quiet()
+            tell_notices(hub, out)
 
 
 async def smoke(args: argparse.Namespace, world: World, out: Out) -> int:

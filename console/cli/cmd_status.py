@@ -12,6 +12,7 @@ from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
 from console.cli.guard_lines import guard_lines
+from console.cli.follow import tell_notices
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
@@ -44,9 +45,7 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         await hub.settled(timeout=SETTLE_S)
         snap = hub.snapshot()
         now = hub.now()
-    for notice in snap.notices:
-        if notice.severity != "info":
-            out.say(f"{notice.severity}: {notice.text}")
+        tell_notices(hub, out)
     if out.as_json:
         boots = [deployment_json(b, now) for b in snap.boots]
         out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})

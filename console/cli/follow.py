@@ -115,6 +115,12 @@ class Teller:
         return f"rank {event.rank}: {text}"
 
 
+def tell_notices(hub: HubApi, out: Out) -> None:
+    """What went wrong beside the work: a boot that is not kept on disk, a log that could not be saved."""
+    for text in dict.fromkeys(f"{n.severity}: {n.text}" for n in hub.snapshot().notices if n.severity != "info"):
+        out.say(text)
+
+
 async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
     """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching."""
     changed = asyncio.Event()

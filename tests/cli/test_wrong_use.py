@@ -122,6 +122,7 @@ def test_state_that_cannot_be_written_is_said_and_does_not_stop_a_launch(lab: Ma
         ran = console.run("--json", "launch", RECIPE, "--nodes", "2")
         assert ran.code == 0, ran.err
         assert ran.deployment["state"] == "ready"
+        assert "this boot is not kept on disk" in ran.err
         assert console.run("--json", "status").deployment["state"] == "ready"
         assert console.run("--json", "stop", "--grace", "1").json["result"] == "stopped"
         ledger = console.run("boots")

@@ -66,8 +66,9 @@ def connect(port: int, token: bytes = TOKEN) -> tuple[socket.socket, bool]:
 def exactly(sock: socket.socket, n: int) -> bytes:
     """MSG_WAITALL waits for nothing on a socket that has a timeout."""
     data = b""
-    while len(data) < n and (block := sock.recv(n - len(data))):
-        data += block
+    with contextlib.suppress(ConnectionResetError):  # whoever does not know the token is cut off, one way or the other
+        while len(data) < n and (block := sock.recv(n - len(data))):
+            data += block
     return data
 
 
