@@ -10,8 +10,8 @@ from console.files.boot_index import Listed
 
 # What the sizes are taken of: a boot's folder of some MB does not change once it is over.
 RULE: Final = (
-    "the oldest go first until both limits hold; a boot that runs, and one with a note or a star, stays whatever the "
-    "limits say"
+    "the oldest go first until both limits hold; a boot that runs, and one with a note or a star, stays and does not "
+    "count; the newest never goes"
 )
 
 
@@ -30,18 +30,18 @@ def is_marked(row: Listed) -> bool:
 
 
 def to_remove(newest_first: Sequence[Listed], limits: Limits, size: Callable[[Listed], int]) -> list[Listed]:
-    """The boots that go, oldest first. Every boot counts towards the limits, also one that may not go."""
-    going: list[Listed] = []
-    count = len(newest_first)
-    sizes = {row.entry.id: size(row) for row in newest_first} if limits.keep_bytes else {}
+    """The boots that go, oldest first. What may not go does not count, or a shelf of starred boots would cost the last
+    night's; the newest boot never goes."""
+    free = [r for r in newest_first if not r.entry.live and (limits.marked_too or not is_marked(r))]
+    count = len(free)
+    sizes = {r.entry.id: size(r) for r in free} if limits.keep_bytes else {}
     total = sum(sizes.values())
-    for row in reversed(newest_first):
+    going: list[Listed] = []
+    for row in reversed(free):
         too_many = bool(limits.keep) and count > limits.keep
         too_large = bool(limits.keep_bytes) and total > limits.keep_bytes
-        if not (too_many or too_large):
+        if row is newest_first[0] or not (too_many or too_large):
             break
-        if row.entry.live or (is_marked(row) and not limits.marked_too):
-            continue
         going.append(row)
         count -= 1
         total -= sizes.get(row.entry.id, 0)
