@@ -11,8 +11,8 @@ from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
-from console.cli.guard_lines import guard_lines
 from console.cli.follow import tell_notices
+from console.cli.guard_lines import guard_lines
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
