@@ -84,7 +84,8 @@ class Ledger:
                 folder = self._journal.open_boot(recipe, now=now, number=number)
             except UsageError:
                 folder = self._journal.open_boot(recipe, now=now)  # the number is another boot's of this machine
-            folder.write_summary({"deployment": deployment, "recipe": recipe, "boot": number, "cluster": self.cluster})
+            first = {"deployment": deployment, "recipe": recipe, "boot": number, "cluster": self.cluster}
+            folder.write_summary({**first, "state": "starting"})
             self._thread.submit(self._tidy)
             return folder, {}
         except NightdeckError as error:
@@ -106,12 +107,13 @@ class Ledger:
 
     # -- after a boot -------------------------------------------------------------------------------------------
 
-    def settle(self, present: Collection[str], answered: Collection[str], *, now: float) -> None:
+    def settle(self, present: Collection[str], answered: Collection[str], *, whole: bool, now: float) -> None:
         """What a census says of boots that no console follows: one whose containers are gone from every node that it
-        had gets its verdict. present: deployments found. answered: the nodes that could be asked. Returns at once."""
-        self._thread.submit(self._settle, frozenset(present), frozenset(answered), self.cluster, now)
+        had gets its verdict. present: deployments found. answered: the nodes that could be asked; whole: those are all
+        of the cluster, which is enough for a boot that ended before it said which nodes it has. Returns at once."""
+        self._thread.submit(self._settle, frozenset(present), frozenset(answered), whole, self.cluster, now)
 
-    def _settle(self, present: frozenset[str], answered: frozenset[str], cluster: str, now: float) -> None:
+    def _settle(self, present: frozenset[str], answered: frozenset[str], whole: bool, cluster: str, now: float) -> None:
         try:
             for row in self.index.boots():
                 state = str(row.entry.summary.get("state") or "")
@@ -120,7 +122,7 @@ class Ledger:
                 if row.entry.summary.get("deployment") in present or row.entry.summary.get("deployment") is None:
                     continue
                 nodes = nodes_of(row.entry)
-                if nodes and nodes <= answered:
+                if nodes <= answered if nodes else whole:
                     with contextlib.suppress(BusyError):  # a console took it up meanwhile
                         self._finish(row.entry, now)
         except NightdeckError as error:

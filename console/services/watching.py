@@ -285,7 +285,8 @@ class Watching:
         census = await take_census(self._fleet, self._cluster)
         self._adopt(census)
         answered = [node for node, rows in census.items() if isinstance(rows, tuple)]
-        self._ledger.settle(by_deployment(census).keys(), answered, now=self._clock.wall())
+        whole = len(answered) == len(census)
+        self._ledger.settle(by_deployment(census).keys(), answered, whole=whole, now=self._clock.wall())
 
     def _adopt(self, census: Census) -> None:
         """Follow what lives; where nothing does, the newest that ended is still worth showing."""

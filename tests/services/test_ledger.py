@@ -77,7 +77,7 @@ def dead_copy(folder: Path, target: Path) -> Path:
 def settled(folder: Path, present: set[str], answered: set[str], cluster: str = "spark8") -> dict[str, Any]:
     ledger = ledger_in(folder)
     ledger.cluster = cluster
-    ledger.settle(present, answered, now=T0 + 5000)
+    ledger.settle(present, answered, whole="dgx3" in answered, now=T0 + 5000)
     ledger.close()
     return json.loads(next((folder / "boots").glob("b*/boot.json")).read_text())
 
@@ -106,6 +106,17 @@ def test_what_the_events_say_is_not_forgotten(dead: Callable[..., Path]) -> None
     row_file = next((folder / "boots").glob("b*/boot.json"))
     row_file.write_text(json.dumps({**json.loads(row_file.read_text()), "state": "ready"}))
     assert settled(folder, set(), {"dgx1", "dgx2"})["state"] == "stopped"
+
+
+def test_a_console_that_died_before_anything_was_started(tmp_path: Path) -> None:
+    """Its row tells no nodes: the verdict needs the word of all of them."""
+    ledger = ledger_in(tmp_path / "alive")
+    ledger.keeper(OPENED.deployment, 1, "flash", now=T0).flush()
+    folder = dead_copy(tmp_path / "alive", tmp_path / "dead")
+    ledger.close()
+    assert settled(folder, set(), {"dgx1", "dgx2"})["state"] == "starting"
+    assert settled(folder, {OPENED.deployment}, {"dgx1", "dgx2", "dgx3"})["state"] == "starting"
+    assert settled(folder, set(), {"dgx1", "dgx2", "dgx3"})["state"] == "unknown"
 
 
 def test_a_failure_keeps_its_name(dead: Callable[..., Path]) -> None:
