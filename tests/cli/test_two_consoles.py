@@ -1,0 +1,59 @@
+"""Two consoles at once on the same nodes: one launches, the other is told by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from console.services.lease import Lease
+from tests.cli.conftest import LabConsole, MakeLab, Ran
+from tests.cli.test_ledger_commands import write
+
+
+def finished(child) -> Ran:  # type: ignore[no-untyped-def]
+    out, err = child.communicate(timeout=60)
+    return Ran(child.returncode, out, err)
+
+
+def together(console: LabConsole, recipes: Path) -> list[Ran]:
+    words = ("--recipes", str(recipes), "launch", "small", "--detach")
+    children = [console.start(*words) for _ in range(3)]
+    return [finished(child) for child in children]
+
+
+def test_of_three_that_launch_at_once_one_does(lab: MakeLab, tmp_path: Path) -> None:
+    recipes = tmp_path / "recipes"
+    write(recipes, "0.80", "8")
+    console = lab(nodes=2, recipes=recipes)
+    for _ in range(2):
+        ran = together(console, recipes)
+        won = [r for r in ran if r.code == 0]
+        assert len(won) == 1, [r.err for r in ran]
+        for lost in (r for r in ran if r.code != 0):
+            assert "another console has the controls" in lost.err or "an earlier deployment still lives" in lost.err
+        status = console.run("--recipes", str(recipes), "--json", "status").json
+        assert len(status["deployments"]) == 1
+        assert sorted(r["node"] for r in status["deployments"][0]["ranks"]) == ["dgx1", "dgx2"]
+        assert console.run("--recipes", str(recipes), "stop", "--grace", "1").code == 0
+
+
+async def test_the_one_who_is_refused_hears_who_holds_it(lab: MakeLab, tmp_path: Path) -> None:
+    import asyncio
+
+    from console.assemble import SystemClock
+    from console.files.clusters import load_cluster
+    from console.transport.pool import make_fleet
+
+    recipes = tmp_path / "recipes"
+    write(recipes, "0.80", "8")
+    console = lab(nodes=2, recipes=recipes)
+    cluster = load_cluster(Path(console.cluster))
+    fleet = make_fleet(cluster, SystemClock())
+    try:
+        async with Lease(fleet, [n.name for n in cluster.nodes], "ann@desk, launching glm-8x", since="02:58:11 UTC"):
+            for words in (("launch", "small"), ("stop",), ("restart", "small")):
+                child = console.start("--recipes", str(recipes), *words)
+                ran = await asyncio.to_thread(finished, child)
+                assert ran.code == 1
+                assert "another console has the controls: ann@desk, launching glm-8x since 02:58:11 UTC" in ran.err
+    finally:
+        await fleet.close()
