@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class NightLab:
 
 
 @pytest.fixture
-def night(lab: MakeLab, tmp_path: Path):  # type: ignore[no-untyped-def]
+def night(lab: MakeLab, tmp_path: Path) -> Iterator[NightLab]:
     folder = tmp_path / "recipes"
     write(folder, "0.80", "8")
     made = NightLab(lab(nodes=2, recipes=folder), folder)
@@ -99,6 +99,7 @@ def test_a_night_by_itself_from_dusk_to_the_baseline(night: NightLab) -> None:
     assert night.run("night", "attach").code == 0
 
 
+@pytest.mark.slow
 def test_a_killed_controller_is_told_of_and_resumed(night: NightLab) -> None:
     begun = night.run("--json", "night", str(night.queue))
     night.until(lambda r: r["running"] is not None and r["deployment"] != "")
