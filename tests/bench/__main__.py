@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from tests.bench import limits, own, own_images
+from tests.bench import limits, own, own_hub, own_images
 from tests.bench.ground import Ground
 from tests.bench.measure import Measure, series
 from tests.bench.table import Series, render
@@ -18,9 +18,10 @@ from tests.testbed.bed import Bed, BedUnavailable
 # To add a figure: write one async function that returns seconds, and name it here or in its module's tuple.
 TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "base": ("connections", limits.BASE),
-    "launch": ("launch on eight hosts", (*limits.LAUNCH, *own.LAUNCH)),
+    "launch": ("launch on eight hosts", (*limits.LAUNCH, *own_hub.LAUNCH, *own.LAUNCH)),
+    "watch": ("watching eight hosts", own_hub.WATCH),
     "images": ("an image of 130 MB to seven hosts", own_images.IMAGES),
-    "stop": ("stop on eight hosts", (*limits.STOP, *own.STOP)),
+    "stop": ("stop on eight hosts", (*limits.STOP, *own_hub.STOP, *own.STOP)),
 }
 
 
@@ -55,6 +56,7 @@ def main() -> int:
         with Bed.up(args.hosts) as bed:
             print(f"{args.hosts} hosts and this side share {os.cpu_count()} cores; Python {platform.python_version()};")
             print("the engine is a stub that boots in 0 s: every figure is the launcher's own.")
+            bed.each(lambda host: host.put_model(own_hub.MODEL))
             asyncio.run(everything(bed, args.tables or list(TABLES), args.rounds))
     except BedUnavailable as reason:
         print(f"no bench here: {reason}", file=sys.stderr)

@@ -1,0 +1,147 @@
+"""nightdeck's own figures with the console already open: what an operator waits for after a key."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from console.assemble import DiskWorld
+from console.boot.state import Phase
+from console.cli.parser import build_parser
+from console.services.hub import HubApi, Snapshot
+from tests.bench.ground import Ground
+from tests.bench.limits import cleared
+from tests.bench.measure import Measure, Unmeasurable
+from tests.bench.own import RECIPE, nightdeck, overridden
+from tests.testbed.host import Host
+
+MODEL = "deepseek-ai/DeepSeek-V4.1-Flash"
+
+
+@dataclass(slots=True)
+class _Open:
+    """The hub that is open between `before` and `after`."""
+
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    hub: HubApi | None = None
+
+
+_open = _Open()
+
+
+def _world(ground: Ground) -> DiskWorld:
+    home = ground.bed.folder / "hub-home"
+    os.environ |= {"NIGHTDECK_STATE_DIR": f"{home}/state", "NIGHTDECK_CONFIG_DIR": f"{home}/config"}
+    args: argparse.Namespace = build_parser().parse_args(["--cluster", str(ground.bed.cluster_toml()), "status"])
+    return DiskWorld(args)
+
+
+async def _until(hub: HubApi, wanted: Callable[[Snapshot], bool], what: str, seconds: float = 30) -> None:
+    changed = asyncio.Event()
+    quiet = hub.subscribe(changed.set)
+    try:
+        async with asyncio.timeout(seconds):
+            while not wanted(hub.snapshot()):
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        raise Unmeasurable(f"no {what} in {seconds:.0f} s") from None
+    finally:
+        quiet()
+
+
+def _hub() -> HubApi:
+    assert _open.hub is not None
+    return _open.hub
+
+
+async def watched(ground: Ground) -> None:
+    """The console is open, every node has spoken, the plan has been looked at."""
+    await overridden(ground)
+    _open.hub = await _open.stack.enter_async_context(_world(ground).hub())
+    await _hub().settled(timeout=30)
+    await _hub().plan(RECIPE)
+
+
+async def gone(ground: Ground) -> None:
+    await _open.stack.aclose()
+    _open.stack, _open.hub = AsyncExitStack(), None
+    await cleared(ground)
+
+
+async def _start(ground: Ground) -> None:
+    codes = (ground.overrides or [])[1::2]
+    await _hub().launch(RECIPE, override=codes)
+
+
+async def launched(ground: Ground) -> None:
+    await watched(ground)
+    await _start(ground)
+
+
+async def serving(ground: Ground) -> None:
+    await launched(ground)
+    await _until(_hub(), lambda s: s.boot is not None and s.boot.phase is Phase.READY, "ready")
+
+
+async def launch(ground: Ground) -> float:
+    """From the key that confirms to the last container's start."""
+    start = time.perf_counter()
+    await _start(ground)
+    return time.perf_counter() - start
+
+
+async def stop(ground: Ground) -> float:
+    """From the key that confirms to the last node's word that nothing is left."""
+    start = time.perf_counter()
+    results = await _hub().stop()
+    if {state for state, _ in results.values()} != {"stopped"}:
+        raise Unmeasurable(f"the stop said {results}")
+    return time.perf_counter() - start
+
+
+async def first_samples(ground: Ground) -> float:
+    """From nothing to memory, load and GPU of eight nodes: connecting included."""
+    world = _world(ground)
+    start = time.perf_counter()
+    async with world.hub() as hub:
+        await _until(hub, lambda s: all(v.sample for v in s.nodes), "sample of every node")
+        return time.perf_counter() - start
+
+
+async def status(ground: Ground) -> float:
+    seconds, code, _, said = await nightdeck(ground, "status")
+    if code != 0:
+        raise Unmeasurable(f"`nightdeck status` ended with {code}: {said.strip()[-120:]}")
+    return seconds
+
+
+async def death(ground: Ground) -> float:
+    """From the signal that kills a rank's process on its node to the console's word that the boot has failed."""
+    victim = ground.bed[6]
+    start = time.perf_counter()
+    await asyncio.to_thread(_kill, victim)
+    await _until(
+        _hub(), lambda s: s.boot is not None and s.boot.phase in (Phase.DEGRADED, Phase.FAILED), "word of the death"
+    )
+    return time.perf_counter() - start
+
+
+def _kill(host: Host) -> None:
+    status, said = host.docker_api("POST", f"/containers/{host.containers()[0]}/kill")
+    if status >= 300:
+        raise RuntimeError(f"{host.name}: {said!r}")
+
+
+LAUNCH = (Measure("nightdeck, console open: launch", launch, watched, gone),)
+STOP = (Measure("nightdeck, console open: stop", stop, launched, gone),)
+WATCH = (
+    Measure("nightdeck: first sample of eight nodes, cold", first_samples),
+    Measure("nightdeck status, from the prompt", status),
+    Measure("nightdeck: a rank's death to the word of it", death, serving, gone),
+)
