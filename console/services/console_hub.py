@@ -52,6 +52,11 @@ class ConsoleHub(Preparing):
         self._facts_for: tuple[str, str, str] = ("", "", "")
         self._facts_lock = asyncio.Lock()
 
+    async def close(self) -> None:
+        """A command that returns at once still waits until its guards stand."""
+        await self.vigil.guards_stand()
+        await super().close()
+
     # -- facts and plans ----------------------------------------------------------------------------------------
 
     async def _ask_facts(self, recipe: Recipe, *, fresh_s: float) -> Mapping[str, NodeFacts | Absent]:
@@ -173,7 +178,6 @@ class ConsoleHub(Preparing):
         follower = self._open_launch(plan, recipe, facts)
         for code in override:
             follower.apply(Acted(self._clock.wall(), "override", code, self._by))
-        self.vigil.launching(plan, recipe)
         launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply)
         try:
             if drop_caches or wants_drop(recipe):
@@ -187,9 +191,13 @@ class ConsoleHub(Preparing):
             follower.launch_over()
             rank = next((r for r in plan.ranks if r.node == failed.where), None)
             follower.apply(BootFailed(self._clock.wall(), failed.what, rank.rank if rank else None, failed.where))
-            if not keep_on_failure:
+            if keep_on_failure:
+                self.vigil.launching(plan, recipe)
+            else:
                 await self._stop(plan.deployment, 10.0, None)
             raise
+        # After the containers, which need the node's processors first; weights take minutes before memory is short.
+        self.vigil.launching(plan, recipe)
         follower.launch_over()
         self._tell("info", f"boot {number} of {recipe.slug}: all {len(plan.ranks)} containers were started")
         return follower.state

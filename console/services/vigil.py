@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from console.base.absent import Absent
 from console.base.clock import Clock
@@ -31,6 +32,7 @@ from console.transport.base import Fleet
 
 # A guard is there within a second of its container; this long without one is worth an alarm.
 UNGUARDED_S: Final = 30.0
+GUARDS_STAND_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Vigil:
         self._available: dict[str, int] = {}
         self._empty: dict[str, Float] = {}
         self._trips: set[tuple[str, str, int]] = set()
+        self._starting: list[asyncio.Task[Any]] = []
         self._unguarded: dict[tuple[str, str], float] = {}
         self._serving: set[str] = set()
 
@@ -143,12 +146,18 @@ class Vigil:
             self.recorder.lines(deployment, lines)
 
     def launching(self, plan: Plan, recipe: Recipe) -> None:
-        """Start the guards beside the launch: each waits on its node for its container, so nothing waits for them."""
+        """Start the guards of a launch: each waits on its node for its container, so nothing waits for them."""
         policy, wrong = self._options.guard.with_recipe(recipe.extra.get("guard"))
         for words in wrong:
             self._tell("warn", f"{recipe.slug}: {words}, without effect")
         if policy.enabled:
-            self._owner.spawn(f"guards of {plan.deployment}", self._start(plan, policy))
+            self._starting.append(self._owner.spawn(f"guards of {plan.deployment}", self._start(plan, policy)))
+
+    async def guards_stand(self, limit_s: float = GUARDS_STAND_S) -> None:
+        """Wait until every guard that was asked for stands or was said not to, or the limit."""
+        running = [task for task in self._starting if not task.done()]
+        if running:
+            await asyncio.wait(running, timeout=limit_s)
 
     async def _start(self, plan: Plan, policy: GuardPolicy) -> None:
         for node, answer in (await self.guards.start(plan, policy)).items():
