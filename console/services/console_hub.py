@@ -6,7 +6,6 @@ import asyncio
 import secrets as random_secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any
 
 from console.base.absent import NOT_SAMPLED, Absent
@@ -17,11 +16,8 @@ from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
 from console.boot.to_json import stamp
 from console.cluster.facts import NodeFacts
-from console.cluster.model import Cluster
 from console.plan.launch_ask import asks
 from console.plan.model import Plan
-from console.plan.preflight import preflight
-from console.plan.preflight_matrix import matrix
 from console.plan.render import make_plan
 from console.recipe.model import Recipe
 from console.services.census import Census, Found, take_census
@@ -32,6 +28,7 @@ from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_
 from console.services.lease import Lease, controls
 from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
+from console.services.preflighted import with_preflight
 from console.services.preparing import Preparing
 from console.services.smoke import api_address, ask_health, ask_text
 from console.services.stop import Stop
@@ -101,19 +98,24 @@ class ConsoleHub(Preparing):
         )
 
     async def plan(
-        self, recipe: str, *, nodes: int | None = None, head: str | None = None, ask_nodes: bool = True
+        self,
+        recipe: str,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        ask_nodes: bool = True,
+        fresh: bool = False,
     ) -> Plan:
         found = self._shelf.get(recipe)
         not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
-        facts = await self._ask_facts(found, fresh_s=FACTS_KEEP_S) if ask_nodes else not_asked
+        facts = await self._ask_facts(found, fresh_s=0.0 if fresh else FACTS_KEEP_S) if ask_nodes else not_asked
         made = await self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
     async def preflight(
         self, recipe: str, *, nodes: int | None = None, head: str | None = None, deep: bool = False
     ) -> Plan:
-        self._facts_changed()
-        made = await self.plan(recipe, nodes=nodes, head=head)
+        made = await self.plan(recipe, nodes=nodes, head=head, fresh=True)
         return await self._with_flags(made, self._shelf.get(recipe)) if deep else made
 
     # -- actions ------------------------------------------------------------------------------------------------
@@ -401,8 +403,3 @@ class ConsoleHub(Preparing):
             "first_token_s": result.first_token_s,
             "tokens_per_s": result.tokens_per_s,
         }
-
-
-def with_preflight(plan: Plan, recipe: Recipe, cluster: Cluster, facts: Mapping[str, NodeFacts | Absent]) -> Plan:
-    """The plan with what the facts of the nodes say against it."""
-    return replace(plan, findings=preflight(recipe, cluster, plan, facts), matrix=matrix(cluster, plan, facts))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from console.base.absent import Absent
 from console.base.findings import Finding
 from console.base.theme import ThemeColours
+from console.boot.compare import Comparison
 from console.boot.events import Event
 from console.boot.state import BootState
 from console.cluster.model import Cluster, Node
@@ -176,11 +177,18 @@ class HubApi(Protocol):
     def reload_recipes(self) -> None: ...
 
     async def plan(
-        self, recipe: str, *, nodes: int | None = None, head: str | None = None, ask_nodes: bool = True
+        self,
+        recipe: str,
+        *,
+        nodes: int | None = None,
+        head: str | None = None,
+        ask_nodes: bool = True,
+        fresh: bool = False,
     ) -> Plan:
         """The rendered plan with all findings (lint, preflight) and the memory budget; nothing runs.
 
-        ask_nodes: gather facts over SSH first; without, what only the nodes know stays open and is said to be."""
+        ask_nodes: gather facts over SSH first; without, what only the nodes know stays open and is said to be.
+        fresh: ask them again, whatever is remembered."""
         ...
 
     async def launch(
@@ -273,6 +281,10 @@ class HubApi(Protocol):
         ...
 
     async def note(self, text: str) -> None: ...
+
+    async def compare_boots(self, *names: str) -> Comparison:
+        """Two boots by id; one: against the last before it that served. Raises UsageError, DiskError."""
+        ...
 
     def changes_since_last(self, recipe: str) -> Sequence[str]:
         """What changed in this recipe's file since its last boot, one line each; empty when nothing or no boot."""

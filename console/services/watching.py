@@ -12,12 +12,14 @@ from console.base.clock import Clock
 from console.base.secrets import mask_text
 from console.base.text import clean_line
 from console.base.theme import ThemeColours
+from console.boot.compare import Comparison
 from console.boot.events import BootOpened, Event
 from console.boot.to_json import stamp
 from console.cluster.model import Cluster
 from console.enginelog.records import Record
 from console.probe import telemetry_program
 from console.services.census import Census, Found, take_census
+from console.services.compare import compared
 from console.services.discovery import by_deployment, open_found
 from console.services.follower import Follower
 from console.services.hub import BootSummary, LogBatch, LogLine, Notice, Snapshot
@@ -174,6 +176,9 @@ class Watching:
 
     def boots(self) -> Sequence[BootSummary]:
         return self._ledger.boots()
+
+    async def compare_boots(self, *names: str) -> Comparison:
+        return await asyncio.to_thread(compared, self._ledger.index, self._recipes, names)
 
     def save_log(self, rank: int | None) -> str:
         lines = self._log.held(rank)

@@ -114,6 +114,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
         for n in range(1, 9)
     ),
     Action("cluster.sort", "o", "sort", "sort", "Sort the nodes by the next column", "Look"),
+    Action("cluster.node", "i", "node_page", "node", "Everything of a node, with charts; enter on its row too", "Look"),
+    Action("alarms.list", "A", "alarms", "alarms", "What is wrong now and what was; take note of it, mute it", "Look"),
     Action("boots.compare", "c", "compare", "compare", "Mark a boot; the second mark compares them", "Boots"),
     Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 6, palette=False),
     Action("view.previous-pane", "shift+tab", "pane(-1)", "previous pane", "Previous pane", "Look", palette=False),

@@ -10,6 +10,7 @@ from textual.message import Message
 from console.base.absent import Absent
 from console.services.hub import Snapshot
 from console.tui.actions import Action, key_sign
+from console.tui.alarm_lines import alarm_count
 from console.tui.boot_lines import expected, frontier, phase_span
 from console.tui.figures import clock_span, gib, hhmm, number
 from console.tui.glyphs import Glyphs
@@ -41,7 +42,12 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
     if free:
         low, name = min(free)
         role = "bad bold" if low < 4 * 1024**3 else "warn" if low < 10 * 1024**3 else "text"
+        soon = snapshot.lowest if snapshot.lowest is not None and snapshot.lowest.seconds_to_empty is not None else None
+        if soon is not None:
+            parts.append((1, [("   ", "text"), (f"{glyphs.warn} {safe(soon.sentence, limit=80)}", "bad bold")]))
         parts.append((4, [("   lowest free ", "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
+    if alarms := alarm_count(snapshot.alarms, glyphs):
+        parts.append((2, alarms))
     boot = snapshot.boot
     if boot is not None:
         parts.append((2, [("   boot ", "dim"), (str(boot.number), "strong")]))

@@ -139,6 +139,8 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
         (_label("when, where"), (_when(boot, cause), "text")),
     ]
     why = cause.sentence if cause is not None else boot.failed_why or "no cause found yet"
+    if cause is not None and cause.rank is not None:
+        why = f"rank {cause.rank}: {why}"
     lines += wrap_spans(_label("why"), safe(why, limit=600), "strong", width - 1, limit=why_rows)
     action = cause.action if cause is not None and cause.action else "read the log of the rank above"
     now_text = f"{safe(action, limit=300)}"

@@ -7,6 +7,7 @@ from typing import Final
 
 from textual import events
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -16,6 +17,7 @@ from console.tui.figures import age, gib, number, one, size
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, Row
 from console.tui.node_figures import Figures, Standouts, figures_of, standouts
+from console.tui.node_lines import guard_of, guard_words
 from console.tui.node_rows import Look, header, lines
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane
@@ -54,6 +56,13 @@ class NodePane(Pane):
     """Draws the nodes of a snapshot."""
 
     NAME = "Cluster"
+
+    class Open(Message):
+        """Show this node in full."""
+
+        def __init__(self, node: str) -> None:
+            super().__init__()
+            self.node = node
 
     def __init__(self, hub: HubApi, *, id: str = "cluster") -> None:  # noqa: A002
         super().__init__(id=id)
@@ -172,6 +181,10 @@ class NodePane(Pane):
         parts.append(f"shmem {gib(f.shmem)}  swap {size(f.swap)}")
         parts.append(f"memory stall {one(f.mem_full)} %  io stall {one(f.io_full)} %")
         spans.append(("  ".join(parts), "dim"))
+        boot = self._snapshot.boot if self._snapshot is not None else None
+        if boot is not None and (guard := guard_of(view, boot.deployment)) is not None:
+            words, role = guard_words(guard)
+            spans.append((f"  {words}", "dim" if role == "ok" else role))
         if f.throttle:
             spans.append((f"  throttled: {safe(', '.join(f.throttle))}", "warn"))
         if f.errors:
@@ -193,6 +206,10 @@ class NodePane(Pane):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         self._draw_detail(max(20, self.size.width - 1))
+
+    def on_grid_picked(self, event: Grid.Picked) -> None:
+        event.stop()
+        self.post_message(self.Open(event.key))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -23,6 +23,7 @@ from console.tui.plan_lines import finding_lines, plan_lines
 from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
 
 PROBLEM = "problem:"
+NARROW = 30  # cells below which the list has names and a bare count of nodes
 
 
 def problem_words(problem: RecipeProblem) -> str:
@@ -119,8 +120,9 @@ class RecipesPane(Pane):
         for i, problem in enumerate(self._problems):
             line: Line = ((f" {g.failed} ", "bad bold"), (problem_words(problem), "bad"))
             rows.append(Row(f"{PROBLEM}{i}", (clip(line, width),)))
-        name_width = min(28, max(12, width - (16 if width >= 30 else 9)))
-        self.grid.set_content(clip(((f"   {fit('recipe', name_width)} nodes engine", "head"),), width, "head"), rows)
+        name_width = self._name_width(width)
+        tail = "nodes engine" if width >= NARROW else " n"
+        self.grid.set_content(clip(((f"   {fit('recipe', name_width)} {tail}", "head"),), width, "head"), rows)
         count = f"{len(self._recipes)} "
         title: list[Span] = [("Recipes ", "title"), (count, "strong")]
         if self._problems:
@@ -132,16 +134,21 @@ class RecipesPane(Pane):
             self._ensure_plan()
             self._draw_paper()
 
+    @staticmethod
+    def _name_width(width: int) -> int:
+        return min(28, max(12, width - (16 if width >= NARROW else 7)))
+
     def _row(self, recipe: Recipe, width: int) -> Line:
-        name_width = min(28, max(12, width - (16 if width >= 30 else 9)))
+        name_width = self._name_width(width)
+        count = f"{recipe.required_nodes:>5} " if width >= NARROW else f"{recipe.required_nodes:>2}"
         bad = any(f.severity == "block" for f in recipe.findings)
         sign = self.glyphs.failed if bad else self.glyphs.warn if recipe.findings else " "
         return clip(
             (
                 (f" {sign} ", "bad" if bad else "warn"),
                 (fit(safe(recipe.slug), name_width), "strong"),
-                (f" {recipe.required_nodes:>5} ", "text"),
-                (safe(recipe.engine), "dim"),
+                (f" {count}", "text"),
+                (safe(recipe.engine) if width >= NARROW else "", "dim"),
             ),
             width,
         )

@@ -166,8 +166,12 @@ class FakeHub:
     def reload_recipes(self) -> None:
         self.calls.append(("reload", None))
 
-    async def plan(self, recipe: str, *, nodes: int | None = None, head: str | None = None) -> Plan:
+    async def plan(
+        self, recipe: str, *, nodes: int | None = None, head: str | None = None, fresh: bool = False
+    ) -> Plan:
         del nodes, head
+        if fresh:
+            self.calls.append(("asked afresh", recipe))
         if self.plan_error is not None:
             raise self.plan_error
         return v.plan(recipe, blocked=self.blocked)
@@ -238,6 +242,16 @@ class FakeHub:
 
     def themes(self) -> Sequence[ThemeColours]:
         return self.theme_list
+
+    def acknowledge_alarms(self, ident: int | None = None) -> int:
+        self.calls.append(("acknowledge", ident))
+        held = self._snapshot.alarms
+        mine = [a.id for a in held if a.calls and ident in (None, a.id)]
+        self.update(alarms=tuple(replace(a, acked_at=self.now()) if a.id in mine else a for a in held))
+        return len(mine)
+
+    def mute_alarms(self, seconds: float, *, code: str = "", node: str = "") -> None:
+        self.calls.append(("mute", (seconds, code, node)))
 
     def save_log(self, rank: int | None) -> str:
         self.calls.append(("save", rank))

@@ -101,7 +101,7 @@ class DeploymentActions(Screen[None]):
         self._ask_launch([recipe], recipe, restart=True)
 
     def _ask_launch(self, recipes: Sequence[Recipe], first: Recipe, *, restart: bool) -> None:
-        state: dict[str, Any] = {"at": recipes.index(first) if first in recipes else 0, "plan": None}
+        state: dict[str, Any] = {"at": recipes.index(first) if first in recipes else 0, "plan": None, "seen": False}
         word = "Restart" if restart else "Launch"
 
         def draw(width: int) -> list[Line]:
@@ -124,11 +124,12 @@ class DeploymentActions(Screen[None]):
             place = f"  ({state['at'] + 1} of {len(recipes)})" if len(recipes) > 1 else ""
             screen.retitle(f"{word} {safe(recipe.slug)}{place}")
             screen.settle()
-            self.jobs.start("plan", fetch(screen, recipe.slug))
+            self.jobs.start("plan", fetch(screen, recipe.slug, by == 0 and state["seen"]))
+            state["seen"] = True
 
-        async def fetch(screen: LaunchScreen, slug: str) -> None:
+        async def fetch(screen: LaunchScreen, slug: str, fresh: bool) -> None:
             try:
-                plan: Plan | NightdeckError = await self.hub.plan(slug)
+                plan: Plan | NightdeckError = await self.hub.plan(slug, fresh=fresh)
             except NightdeckError as error:
                 plan = error
             if recipes[state["at"]].slug != slug:

@@ -6,6 +6,7 @@ from console.base.errors import NightdeckError
 from console.plan.model import Plan
 from console.services.hub import BootSummary, HubApi
 from console.tui.actions import ACTIONS, key_sign
+from console.tui.boot_pane import Board
 from console.tui.boots_pane import BootsPane, boot_lines, compare_lines
 from console.tui.copying import copy
 from console.tui.editor import edit
@@ -16,7 +17,9 @@ from console.tui.node_pane import NodePane
 from console.tui.paint import Paint
 from console.tui.plan_lines import plan_lines
 from console.tui.recipes_pane import RecipesPane
+from console.tui.screens.alarm_page import AlarmPage
 from console.tui.screens.deployment_actions import DeploymentActions
+from console.tui.screens.node_page import NodePage
 from console.tui.screens.paper import PaperScreen
 from console.tui.spans import Line, fit, safe, wrap_spans
 
@@ -198,6 +201,28 @@ class LookActions(DeploymentActions):
                 f"Boot {old.number} and boot {new.number}",
                 draw=lambda width: compare_lines(old, new, width, self.glyphs),
             )
+
+    # -- nodes and alarms ------------------------------------------------------------------------------------
+
+    def action_node_page(self) -> None:
+        """The node under the cursor of the cluster, or the one whose rank is under that of the board."""
+        pane = self.query_one(NodePane)
+        name = pane.grid.cursor_key
+        board, boot = self.query_one(Board), self.hub.snapshot().boot
+        if self.active == "boot" and boot is not None:
+            name = next((r.node for r in boot.ranks if str(r.rank) == board.cursor_key), name)
+        if name is None:
+            names = [v.node.name for v in self.hub.snapshot().nodes]
+            name = names[0] if names else None
+        if name is not None:
+            self.app.push_screen(NodePage(self.hub, name, self.paint, self.glyphs))
+
+    def on_node_pane_open(self, event: NodePane.Open) -> None:
+        event.stop()
+        self.app.push_screen(NodePage(self.hub, event.node, self.paint, self.glyphs))
+
+    def action_alarms(self) -> None:
+        self.app.push_screen(AlarmPage(self.hub, self.paint, self.glyphs))
 
     # -- help ------------------------------------------------------------------------------------------------
 

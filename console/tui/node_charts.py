@@ -1,0 +1,102 @@
+"""The four charts of a node over a window of time: memory, power, clock, network; what stands under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.tui.charts import AXIS, Scale, area, extremes
+from console.tui.figures import GIB, gib, rate, whole
+from console.tui.glyphs import Glyphs
+from console.tui.spans import Line, clip, fit, line_width
+
+# (seconds, words); the history behind them: seconds for ten minutes, minutes for twelve hours
+WINDOWS: Final = ((600.0, "10 min"), (3600.0, "1 h"), (43_200.0, "12 h"))
+Read = Callable[[str, float, int], Sequence[float | None]]
+"""(metric, seconds, points) -> values, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """metric: of the hub's series. low, high: fixed ends of the axis in the metric's unit; high None: the node's own
+    total, or the next power of ten above what was seen."""
+
+    metric: str
+    title: str
+    role: str
+    high: float | None
+    words: Callable[[float], str]
+
+
+CURVES: Final = (
+    Curve("mem_used", "memory used, GiB", "memory", None, lambda v: gib(v)),
+    Curve("gpu_power", "GPU power, W", "power", 140.0, lambda v: whole(v)),  # the TDP of a GB10
+    Curve("gpu_clock", "GPU clock, MHz", "gpu", 3003.0, lambda v: whole(v)),  # its highest graphics clock
+    Curve("net_rx", "network in, B/s", "network", 25e9, lambda v: rate(v)),  # 200 Gbit/s
+)
+
+
+def top_of(curve: Curve, values: Sequence[float | None], total: float | None) -> float:
+    """The end of the axis. A curve above the usual end takes the next step of two, so it is never cut in silence."""
+    high = curve.high
+    if high is None:
+        high = total or 128.0 * GIB
+    seen = extremes(values)
+    if curve.metric == "net_rx":
+        # Fabrics differ by three powers of ten: the step that holds what was seen, one of few.
+        high = next((s for s in (1e8, 1e9, 5e9, 25e9, 50e9) if seen is None or seen[1] <= s), 100e9)
+    while seen is not None and seen[1] > high:
+        high *= 2
+    return high
+
+
+def chart_lines(
+    read: Read,
+    window: int,
+    width: int,
+    rows: int,
+    glyphs: Glyphs,
+    *,
+    total: float | None,
+    back: int | None,
+    wide: bool,
+) -> list[Line]:
+    """Two by two where there is room, else one below the other. back: the cursor, cells before now; None: none."""
+    seconds, words = WINDOWS[window]
+    columns = 2 if wide else 1
+    cell = width // columns
+    points = max(8, cell - AXIS - 3)
+    blocks: list[list[Line]] = []
+    for curve in CURVES:
+        values = read(curve.metric, seconds, points)
+        high = top_of(curve, values, total)
+        at = None if back is None else max(0, points - 1 - back)
+        seen = extremes(values)
+        told = "nothing known in this window" if seen is None else f"{curve.words(seen[0])} to {curve.words(seen[1])}"
+        now = next((v for v in reversed(values) if v is not None), None)
+        if at is not None:
+            value = values[at]
+            ago = (points - 1 - at) * seconds / points
+            told = f"{_ago(ago)} ago: " + ("gap" if value is None else curve.words(value))
+        elif now is not None:
+            told += f", now {curve.words(now)}"
+        head: Line = ((fit("", AXIS) + " ", "dim"), (f"{curve.title} ", "title"), (told, "text"))
+        body = area(values, Scale(0.0, high), rows, glyphs, curve.role, (curve.words(high), "0"), at)
+        blocks.append([clip(line, cell) for line in (head, *body)])
+    axis = fit(f"-{words}", max(1, points - 3)) + "now"
+    foot = clip(((" " * (AXIS + 1) + axis, "dim"),), cell)
+    out: list[Line] = []
+    for i in range(0, len(blocks), columns):
+        group = blocks[i : i + columns]
+        for parts in zip(*group, strict=True):
+            out.append(tuple(span for part in parts for span in part))
+    out.append(tuple(foot) * columns)
+    assert all(line_width(line) <= width for line in out)
+    return out
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

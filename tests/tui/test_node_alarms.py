@@ -1,0 +1,140 @@
+"""The page of a node, the alarms, and what the top line says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from console.base.absent import Absent
+from console.base.findings import Severity
+from console.telemetry.alarms import Alarm
+from console.telemetry.sample import Guard
+from console.telemetry.trend import Lowest
+from console.tui.charts import Scale, area
+from console.tui.glyphs import UNICODE
+from console.tui.screens.node_page import NodePage
+from console.tui.spans import plain
+from tests.tui.conftest import SIZES, deck
+from tests.tui.fake_values import T0
+
+ALARMS = (
+    Alarm(2, "memory-low", Severity.BLOCK, "dgx3", "dgx3 has 1.9 GiB left", T0 - 40, "dgx3"),
+    Alarm(1, "node-lost", Severity.WARN, "dgx8", "dgx8 does not answer", T0 - 400, "dgx8", cleared_at=T0 - 100),
+)
+
+
+def test_a_chart_has_gaps_where_nothing_is_known_and_a_fixed_scale() -> None:
+    rows = area([0.0, None, 50.0, 100.0, 900.0], Scale(0.0, 100.0), 2, UNICODE, "memory", ("100", "0"))
+    assert [plain(row) for row in rows] == ["    100    ██", "      0 ▁ ███"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_enter_on_a_node_shows_all_of_it(size: tuple[int, int]) -> None:
+    async with deck(size=size) as d:
+        d.main.choose_pane("cluster")
+        await d.press("enter")
+        page = d.app.screen
+        assert isinstance(page, NodePage)
+        assert "dgx1, rank 0" in d.text()
+        assert "memory used, GiB" in d.text()
+        seen = ""
+        for _ in range(12):
+            seen += d.text()
+            await d.press("pagedown")
+        for words in (
+            "121.7 GiB used",
+            "unified memory",
+            "rocep1s0f0:1",
+            "n/a (not sampled yet)",
+            "CMA free",
+            "free of",
+        ):
+            assert words in seen
+        await d.press("home", "plus")
+        assert "-1 h" in d.text() or size[1] < 30
+        await d.press("left", "left")
+        assert "ago: " in d.text()
+        await d.press("n")
+        assert "dgx2, rank 1" in d.text()
+        await d.press("escape")
+        assert d.app.screen is d.main
+
+
+async def test_a_node_without_a_sample_says_why() -> None:
+    async with deck("waiting") as d:
+        d.main.choose_pane("cluster")
+        await d.press("i")
+        assert "n/a (no sample yet)" in d.text()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_alarms_are_counted_listed_noted_and_muted(size: tuple[int, int]) -> None:
+    async with deck(size=size) as d:
+        d.hub.update(alarms=ALARMS)
+        await d.settle()
+        assert "✗ 1 alarm" in d.text()
+        await d.press("A")
+        text = d.text()
+        assert "Alarms: 1 hold, 1 of them new, 1 over" in text
+        assert "dgx3 has 1.9 GiB left" in text
+        await d.press("m", "u", "a")
+        assert d.calls("mute") == [(3600.0, "memory-low", "dgx3"), (0.0, "memory-low", "dgx3")]
+        assert d.calls("acknowledge") == [2]
+        assert "0 of them new" in d.text()
+        await d.press("escape")
+        assert d.app.screen is d.main
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_top_line_warns_before_memory_is_out(size: tuple[int, int]) -> None:
+    async with deck(size=size) as d:
+        d.hub.update(lowest=Lowest("dgx3", 2 << 30, 40.0))
+        await d.settle()
+        assert (
+            "dgx3 out of memory in 40 s at this rate" in d.text() or "dgx3 out of memory in" in d.text().splitlines()[0]
+        )
+
+
+async def test_the_guard_of_a_rank_is_told_under_its_node() -> None:
+    async with deck() as d:
+        snapshot = d.hub.snapshot()
+        assert snapshot.boot is not None
+        unknown = Absent("not asked")
+        guard = Guard(
+            snapshot.boot.deployment,
+            0,
+            False,
+            T0,
+            T0,
+            "loading",
+            "",
+            1 << 30,
+            unknown,
+            unknown,
+            unknown,
+            True,
+            ended="killed",
+        )
+        first = snapshot.nodes[0]
+        assert not isinstance(first.sample, Absent)
+        view = replace(first, sample=replace(first.sample, guards=(guard,)))
+        d.hub.update(nodes=(view, *snapshot.nodes[1:]))
+        await d.settle()
+        assert "guard not running: killed" in d.text()
+
+
+async def test_look_again_asks_the_nodes_afresh_and_a_launch_shows_its_log() -> None:
+    async with deck("waiting") as d:
+        d.main.choose_pane("recipes")
+        await d.press("l")
+        assert d.calls("asked afresh") == []
+        await d.press("ctrl+r")
+        assert d.calls("asked afresh") == ["dsv41-flash-8x"]
+        await d.press("L")
+        await d.app.jobs.idle()
+        await d.settle()
+        assert d.calls("launch")
+        assert d.main.deck == "logs"
+        assert d.main.active == "boot"
+        assert "following" in d.text()
