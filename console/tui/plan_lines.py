@@ -151,6 +151,7 @@ def plan_lines(plan: Plan, width: int, glyphs: Glyphs, *, full: bool = True) -> 
     verdict = f"{blocks} blocked" if blocks else "nothing blocks"
     out.append(((" findings  ", "title"), (f"{len(plan.findings)}, {verdict}", "bad bold" if blocks else "ok")))
     out += finding_lines(plan.findings, width, glyphs) or [((" none", "dim"),)]
+    out += matrix_lines(plan, width, glyphs)
     if bar := memory_lines(plan.memory, width, glyphs):
         out += [(), ((" memory of a node", "title"),), *bar]
     out += [(), ((" what starts where", "title"),)]
@@ -164,6 +165,29 @@ def plan_lines(plan: Plan, width: int, glyphs: Glyphs, *, full: bool = True) -> 
             out += wrap_spans((f" {glyphs.failed} ", "bad"), f"unexplained: {safe(words)}", "bad", width, limit=3)
     if full and head is not None:
         out += _commands(plan, head, width)
+    return out
+
+
+def matrix_lines(plan: Plan, width: int, glyphs: Glyphs) -> list[Line]:
+    """Where nodes differ: a row a thing, a sign a node, then who has what instead; nothing where all are equal."""
+    rows = [row for row in plan.matrix if row.differs]
+    if not rows:
+        return []
+    nodes = [rank.node for rank in plan.ranks]
+    out: list[Line] = [(), ((" where the nodes differ", "title"), (f"   {len(plan.matrix)} things compared", "dim"))]
+    for row in rows:
+        signs: list[Span] = []
+        for node in nodes[:32]:
+            value = row.values.get(node)
+            sign, role = (glyphs.unknown, "dim") if value is None else (glyphs.done, "ok")
+            signs.append((glyphs.failed, "bad bold") if node in row.differs else (sign, role))
+        odd = ", ".join(f"{safe(n, limit=20)} {safe(row.values.get(n), limit=40)}" for n in row.differs[:4])
+        more = f" and {len(row.differs) - 4} more" if len(row.differs) > 4 else ""
+        text = f"{odd}{more}; the others {safe(row.majority, limit=40)}"
+        lead = f"  {fit(safe(row.what), 18)} "
+        first, *rest = wrap(text, max(20, width - len(lead) - len(signs) - 2), limit=2) or [""]
+        out.append(((lead, "text"), *signs, ("  " + first, "warn")))
+        out += [((" " * (len(lead) + len(signs) + 2) + part, "warn"),) for part in rest]
     return out
 
 

@@ -8,15 +8,17 @@ import pytest
 
 from console.base.absent import Absent
 from console.base.findings import Severity
+from console.plan.model import MatrixRow
 from console.telemetry.alarms import Alarm
 from console.telemetry.sample import Guard
 from console.telemetry.trend import Lowest
 from console.tui.charts import Scale, area
 from console.tui.glyphs import UNICODE
+from console.tui.plan_lines import matrix_lines
 from console.tui.screens.node_page import NodePage
 from console.tui.spans import plain
 from tests.tui.conftest import SIZES, deck
-from tests.tui.fake_values import T0
+from tests.tui.fake_values import T0, plan
 
 ALARMS = (
     Alarm(2, "memory-low", Severity.BLOCK, "dgx3", "dgx3 has 1.9 GiB left", T0 - 40, "dgx3"),
@@ -138,3 +140,15 @@ async def test_look_again_asks_the_nodes_afresh_and_a_launch_shows_its_log() -> 
         assert d.main.deck == "logs"
         assert d.main.active == "boot"
         assert "following" in d.text()
+
+
+def test_the_matrix_tells_who_differs_and_nothing_where_all_are_equal() -> None:
+    same = MatrixRow("kernel", "6.17", {f"dgx{i}": "6.17" for i in range(1, 9)})
+    mtu = MatrixRow("fabric MTU", "9000", {**{f"dgx{i}": "9000" for i in range(1, 8)}, "dgx3": "1500", "dgx8": None})
+    made = plan("glm-5-8x")
+    assert matrix_lines(replace(made, matrix=(same,)), 100, UNICODE) == []
+    text = "\n".join(plain(line) for line in matrix_lines(replace(made, matrix=(same, mtu)), 100, UNICODE))
+    assert "fabric MTU" in text
+    assert "✓✓✗✓✓✓✓?" in text
+    assert "dgx3 1500; the others 9000" in text
+    assert "kernel" not in text

@@ -19,7 +19,7 @@ from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
 from console.tui.paint import Paint
-from console.tui.plan_lines import finding_lines, memory_lines, rank_line
+from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, rank_line
 from console.tui.recipes_pane import RecipesPane
 from console.tui.screens.confirm import Choice, ConfirmScreen, LaunchScreen
 from console.tui.screens.note import NoteScreen
@@ -334,6 +334,7 @@ def launch_lines(
     else:
         out.append(((f" {glyphs.done} preflight: nothing blocks", "ok"),))
     out += finding_lines(plan.findings, width, glyphs, limit=2)
+    out += matrix_lines(plan, width, glyphs)
     if bar := memory_lines(plan.memory, width, glyphs):
         out += [(), ((" memory of a node", "title"),), *bar]
     out += [
