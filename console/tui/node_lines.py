@@ -107,7 +107,7 @@ def _memory(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
     ]  # fmt: skip
     out += _text("  GiB", _join(parts), width)
     swap = f"{gib(m.swap_used_bytes)} of {gib(m.swap_total_bytes)} GiB"
-    flow = f"in {rate(m.swap_in_bytes_s)}B/s out {rate(m.swap_out_bytes_s)}B/s"
+    flow = f"in {rate(m.swap_in_bytes_s)}  out {rate(m.swap_out_bytes_s)} B/s"
     order = NA if isinstance(m.largest_order, Absent) else f"{m.largest_order}"
     out += _text("  swap", f"{swap}   {flow}", width, "warn" if (number(m.swap_out_bytes_s) or 0) > 0 else "text")
     few = known(m.high_order_bytes) and m.high_order_bytes < GIB // 4
@@ -164,7 +164,7 @@ def _pressure(sample: Sample, width: int) -> list[Line]:
         return f"{word} some {one(value.some10)} full {one(value.full10)}"
 
     words = _join([psi("memory", sample.psi_memory), psi("io", sample.psi_io), psi("cpu", sample.psi_cpu)])
-    return out + _text("stalls, % 10 s", words, width)
+    return out + _text("stalls, %", words, width)
 
 
 def _fabric(view: NodeView, sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:

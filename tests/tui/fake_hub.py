@@ -11,6 +11,7 @@ from typing import Any
 from console.base.absent import Absent
 from console.base.errors import NightdeckError
 from console.base.theme import ThemeColours
+from console.boot.compare import Comparison, Record, Row, Section
 from console.boot.state import BootState, Phase
 from console.plan.model import Plan
 from console.services.hub import BootSummary, LogBatch, LogLine, NodeView, Notice, Snapshot
@@ -242,6 +243,14 @@ class FakeHub:
 
     def themes(self) -> Sequence[ThemeColours]:
         return self.theme_list
+
+    async def compare_boots(self, *names: str) -> Comparison:
+        self.calls.append(("compare", names))
+        a, b = Record("b8", 8, "dsv41-flash-8x", {}), Record(names[-1], 11, "dsv41-flash-8x", {})
+        rows = (Row("--gpu-memory-utilization", "0.91", "0.80"), Row("--max-num-seqs", "8", "8"))
+        return Comparison(
+            a, b, (Section("recipe", rows), Section("text", (Row("answer", "Paris", "Paris"),), side_by_side=True))
+        )
 
     def acknowledge_alarms(self, ident: int | None = None) -> int:
         self.calls.append(("acknowledge", ident))

@@ -40,6 +40,7 @@ async def test_enter_on_a_node_shows_all_of_it(size: tuple[int, int]) -> None:
         assert isinstance(page, NodePage)
         assert "dgx1, rank 0" in d.text()
         assert "memory used, GiB" in d.text()
+        assert "n p other node" in d.text()
         seen = ""
         for _ in range(12):
             seen += d.text()
@@ -152,3 +153,18 @@ def test_the_matrix_tells_who_differs_and_nothing_where_all_are_equal() -> None:
     assert "✓✓✗✓✓✓✓?" in text
     assert "dgx3 1500; the others 9000" in text
     assert "kernel" not in text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_d_tells_what_changed_since_the_last_boot_that_served(size: tuple[int, int]) -> None:
+    async with deck(size=size) as d:
+        d.main.choose_pane("boots")
+        await d.press("d")
+        await d.app.jobs.idle()
+        await d.pilot.pause()
+        assert d.calls("compare") == [("b11",)]
+        text = d.text()
+        assert "--gpu-memory-utilization" in text
+        assert "0.91" in text
+        assert "--max-num-seqs" not in text
+        assert "Paris" in text

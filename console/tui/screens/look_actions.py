@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from console.base.errors import NightdeckError
+from console.boot.compare import Comparison
 from console.plan.model import Plan
 from console.services.hub import BootSummary, HubApi
 from console.tui.actions import ACTIONS, key_sign
 from console.tui.boot_pane import Board
+from console.tui.boot_records import record_lines
 from console.tui.boots_pane import BootsPane, boot_lines, compare_lines
 from console.tui.copying import copy
 from console.tui.editor import edit
@@ -70,6 +74,9 @@ class LookActions(DeploymentActions):
         self.jobs.start("plan", fetch())
 
     def action_difference(self) -> None:
+        if self.active == "boots" and (boot_id := self.query_one(BootsPane).grid.cursor_key) is not None:
+            self._compare_records("Since the last boot that served", boot_id)
+            return
         recipe = self.recipe_in_mind()
         if recipe is None:
             self.say("there is no recipe that can be read", bad=True)
@@ -202,6 +209,23 @@ class LookActions(DeploymentActions):
                 draw=lambda width: compare_lines(old, new, width, self.glyphs),
             )
 
+    def _compare_records(self, title: str, *names: str) -> None:
+        """What is kept of two boots; with one name, against the last boot before it that served."""
+        screen = self.paper(title, [((" reading …", "active"),)])
+
+        async def fetch() -> None:
+            try:
+                found = await self.hub.compare_boots(*names)
+            except NightdeckError as error:
+                text = safe(error, limit=600)
+                draw = partial(_trouble_lines, text)
+            else:
+                draw = partial(_comparison, found, self.glyphs)
+            if screen.is_attached:
+                screen.redraw(draw)
+
+        self.jobs.start("compare", fetch())
+
     # -- nodes and alarms ------------------------------------------------------------------------------------
 
     def action_node_page(self) -> None:
@@ -267,3 +291,11 @@ class LookActions(DeploymentActions):
         if read_only:
             out += [(), ((" This console is read-only: nothing here changes a node.", "warn"),)]
         return out
+
+
+def _trouble_lines(text: str, width: int) -> list[Line]:
+    return wrap_spans((" ", "text"), text, "bad", width, limit=10)
+
+
+def _comparison(found: Comparison, glyphs: Glyphs, width: int) -> list[Line]:
+    return record_lines(found, width, glyphs)

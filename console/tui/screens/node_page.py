@@ -48,13 +48,10 @@ class NodePage(PaperScreen):
         self._glyphs = glyphs
 
     def on_mount(self) -> None:
-        super().on_mount()
-        sheet = self.query_one("#sheet", Vertical)
-        sheet.border_subtitle = Content(" + - time   left right look back   n p other node   esc closes ")
+        """The sheet's own on_mount runs too, as Textual sends an event to every class."""
         self.set_interval(1.0, self.refresh_page)
 
-    def on_resize(self, event: events.Resize) -> None:
-        super().on_resize(event)
+    def on_resize(self, _event: events.Resize) -> None:
         self.call_after_refresh(self.refresh_page)
 
     @property
@@ -66,6 +63,8 @@ class NodePage(PaperScreen):
         rank = "" if view is None or view.rank is None else f", rank {view.rank}"
         word = "" if view is None else "  " + state_span(view, self._glyphs)[0]
         self.query_one("#sheet", Vertical).border_title = Content(f" {safe(self.node)}{rank}{word} ")
+        hint = " + - time   left right look back   n p other node   esc closes "
+        self.query_one("#sheet", Vertical).border_subtitle = Content(hint)
         self.redraw()
 
     def _read(self, metric: str, seconds: float, points: int) -> Sequence[float | None]:
