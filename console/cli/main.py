@@ -9,64 +9,52 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from console.base.errors import ExitCode, NightdeckError, UsageError
 from console.base.secrets import mask_text
-from console.cli import (
-    cmd_alarms,
-    cmd_bisect,
-    cmd_boots,
-    cmd_cluster,
-    cmd_diagnose,
-    cmd_diff,
-    cmd_export,
-    cmd_image,
-    cmd_launch,
-    cmd_measure,
-    cmd_night,
-    cmd_plan,
-    cmd_recipes,
-    cmd_replay,
-    cmd_report,
-    cmd_status,
-    cmd_top,
-)
 from console.cli.out import Out
 from console.cli.parser import build_parser
 from console.cli.world import World
 
-Work = Callable[[argparse.Namespace, World, Out], Awaitable[int]]
+# Module and function: a command imports what it needs, and no other command's half of the house.
+ASYNC: Final[dict[str, str]] = {
+    "plan": "cmd_plan.plan",
+    "preflight": "cmd_plan.preflight",
+    "launch": "cmd_launch.launch",
+    "status": "cmd_status.status",
+    "top": "cmd_top.top",
+    "alarms": "cmd_alarms.rules",
+    "export": "cmd_export.export",
+    "record": "cmd_export.record",
+    "replay events": "cmd_replay.events",
+    "logs": "cmd_status.logs",
+    "stop": "cmd_launch.stop",
+    "restart": "cmd_launch.restart",
+    "smoke": "cmd_launch.smoke",
+    "measure": "cmd_measure.measure",
+    "night": "cmd_night.night",
+    "cluster init": "cmd_cluster.init",
+    "cluster check": "cmd_cluster.check",
+    "image sync": "cmd_image.sync",
+    "image build": "cmd_image.build",
+}
+SYNC: Final[dict[str, str]] = {
+    "recipes": "cmd_recipes.recipes",
+    "boots": "cmd_boots.boots",
+    "bisect": "cmd_bisect.bisect",
+    "diff": "cmd_diff.diff",
+    "report": "cmd_report.report",
+    "diagnose": "cmd_diagnose.run",
+}
 
-ASYNC: dict[str, Work] = {
-    "plan": cmd_plan.plan,
-    "preflight": cmd_plan.preflight,
-    "launch": cmd_launch.launch,
-    "status": cmd_status.status,
-    "top": cmd_top.top,
-    "alarms": cmd_alarms.rules,
-    "export": cmd_export.export,
-    "record": cmd_export.record,
-    "replay events": cmd_replay.events,
-    "logs": cmd_status.logs,
-    "stop": cmd_launch.stop,
-    "restart": cmd_launch.restart,
-    "smoke": cmd_launch.smoke,
-    "measure": cmd_measure.measure,
-    "night": cmd_night.night,
-    "cluster init": cmd_cluster.init,
-    "cluster check": cmd_cluster.check,
-    "image sync": cmd_image.sync,
-    "image build": cmd_image.build,
-}
-SYNC: dict[str, Callable[[argparse.Namespace, World, Out], int]] = {
-    "recipes": cmd_recipes.recipes,
-    "boots": cmd_boots.boots,
-    "bisect": cmd_bisect.bisect,
-    "diff": cmd_diff.diff,
-    "report": cmd_report.report,
-    "diagnose": cmd_diagnose.run,
-}
+
+def command(name: str) -> Callable[..., Any]:
+    """The function that carries a command out."""
+    module, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(import_module(f"console.cli.{module}"), function)
+    return found
 
 
 def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> int:
@@ -124,8 +112,8 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
     if name == "image":
         name = f"image {args.image_command}"
     if name in SYNC:
-        return SYNC[name](args, world, out)
-    return run(ASYNC[name](args, world, out))
+        return int(command(SYNC[name])(args, world, out))
+    return run(command(ASYNC[name])(args, world, out))
 
 
 def run(work: Awaitable[int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from console.cli.main import ASYNC, SYNC, command
 from console.cli.out import Out
 from tests.cli.conftest import RECIPE, ROOT, MakeLab, Ran
 
@@ -171,6 +173,11 @@ def test_shell_signs_in_every_field_of_a_recipe_are_only_text(lab: MakeLab, tmp_
 def quoted(word: str) -> str:
     """The word as a fragment of a shell line, which `args` are."""
     return "'" + word.replace("'", "'\\''") + "'"
+
+
+def test_every_command_of_the_table_is_there() -> None:
+    for name, place in {**ASYNC, **SYNC}.items():
+        assert inspect.iscoroutinefunction(command(place)) is (name in ASYNC), name
 
 
 def test_a_figure_that_is_not_finite_is_null(capsys: pytest.CaptureFixture[str]) -> None:
