@@ -192,7 +192,9 @@ def _serves(evidence: Evidence) -> bool:
 
 def _at_serving(evidence: Evidence, first: Finding, ready: float | None) -> Finding:
     """A worker's log has no word for serving: what comes after the head was ready came while the whole served."""
-    if ready is not None and first.moment is not None and first.moment > ready:
+    # What a state shows without a date is there now, and the whole was ready before.
+    late = first.tier is Tier.STATE if first.moment is None else ready is not None and first.moment > ready
+    if ready is not None and late:
         first = replace(first, stage=Stage.SERVING.word)
     served = any(r.trail is not None and r.trail.ready is not None for r in evidence.ranks)
     if first.tier is Tier.WRAPPER and served and first.cls == "cause_not_in_log":
