@@ -136,6 +136,11 @@ class Deck:
     def left_over(self) -> list[str]:
         return [f"{h.name}: {name}" for h in self.bed.hosts for name in h.containers()]
 
+    def logins(self, index: int) -> int:
+        """SSH connections that a host has open now."""
+        rows = [line.split() for line in Path(f"/proc/{self.bed[index].init}/net/tcp").read_text().splitlines()[1:]]
+        return sum(1 for row in rows if row[1].endswith(":0016") and row[3] == "01")
+
     def close(self) -> None:
         for command in self._commands:
             command.close()

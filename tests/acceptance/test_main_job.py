@@ -46,6 +46,7 @@ def test_a_rank_killed_in_mid_boot_is_named(deck: Deck) -> None:
     deck.stub(BOOT_S=60)
     launch = deck.start("launch", RECIPE)
     launch.until(event("rank_progress", rank=5), "progress of rank 5")
+    assert [deck.logins(i) for i in range(1, 9)] == [1] * 8, "one connection a node carries everything"
     deck.bed[6].docker("kill", *deck.bed[6].containers())
     assert launch.wait() == 1
     boot = launch.deployment
@@ -70,6 +71,7 @@ def test_a_link_cut_in_mid_boot_is_a_lost_node_and_not_a_dead_rank(deck: Deck) -
     assert deck.run("stop", "--grace", "2")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_node_that_is_cut_off_is_unknown_in_a_stop(deck: Deck) -> None:
     assert deck.run("launch", RECIPE, "--detach")[0] == 0
     deck.bed[8].cut()
@@ -93,6 +95,7 @@ def test_a_dead_container_engine_refuses_a_launch_in_its_own_words(deck: Deck) -
     assert deck.left_over() == []
 
 
+@pytest.mark.slow
 def test_a_killed_console_is_followed_by_the_next(deck: Deck) -> None:
     deck.stub(BOOT_S=12)
     launch = deck.start("launch", RECIPE)
@@ -108,6 +111,7 @@ def test_a_killed_console_is_followed_by_the_next(deck: Deck) -> None:
     assert deck.run("stop", "--grace", "2")[0] == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_launch_tells_every_node(deck: Deck) -> None:
     launch = deck.start("launch", RECIPE)
     launch.until(event("step_changed", step="start workers", state="running"), "the first step")
@@ -120,6 +124,7 @@ def test_an_interrupted_launch_tells_every_node(deck: Deck) -> None:
     assert deck.run("stop", "--grace", "2")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_before_anything_starts_or_by_the_node(deck: Deck) -> None:
     deck.bed[4].fill("/var/lib/docker/containers")
     code, launch = deck.run("launch", RECIPE)
@@ -142,6 +147,7 @@ def test_a_changed_host_key_is_refused_and_named(deck: Deck) -> None:
     assert deck.left_over() == []
 
 
+@pytest.mark.slow
 def test_two_launches_at_once_never_mix(deck: Deck) -> None:
     both = [deck.start("launch", RECIPE, "--detach") for _ in range(2)]
     assert sorted(launch.wait() for launch in both) == [0, 1]

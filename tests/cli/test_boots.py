@@ -134,15 +134,15 @@ def test_nothing_changes_nodes_when_read_only(lab: MakeLab) -> None:
 
 
 def test_a_rank_that_dies_while_loading_is_named(lab: MakeLab) -> None:
-    console = lab("rank-dies-loading", nodes=8)
-    ran = console.run("--json", "launch", RECIPE)
+    console = lab("rank-dies-loading", nodes=3)
+    ran = console.run("--json", "launch", RECIPE, "--nodes", "3")
     assert ran.code == 1
     boot = ran.deployment
-    assert (boot["state"], boot["failed_rank"], boot["failed_node"]) == ("failed", 5, "dgx6")
-    assert boot["ranks"][5]["exit_code"] == 1
+    assert (boot["state"], boot["failed_rank"], boot["failed_node"]) == ("failed", 2, "dgx3")
+    assert boot["ranks"][2]["exit_code"] == 1
     status = console.run("status")
-    assert "rank 5 on dgx6 ended with exit code 1" in status.out
-    assert console.run("--json", "status").deployment["ranks"][5]["state"] == "exited"
+    assert "rank 2 on dgx3 ended with exit code 1" in status.out
+    assert console.run("--json", "status").deployment["ranks"][2]["state"] == "exited"
     assert console.run("--json", "stop").json["result"] == "stopped"
 
 

@@ -52,20 +52,6 @@ def test_an_interrupt_while_watching_keeps_the_deployment(lab: MakeLab) -> None:
     assert console.run("stop", "--grace", "1").code == 0
 
 
-def test_a_console_that_was_killed_loses_nothing(lab: MakeLab) -> None:
-    console = lab(speed=60)
-    process = console.start("--json", "launch", RECIPE, *TWO)
-    until_event(process, event="rank_progress", rank=0)  # type: ignore[arg-type]
-    process.kill()
-    process.communicate(timeout=30)
-    boot = console.run("--json", "status").deployment
-    assert (boot["boot"], boot["recipe"], boot["state"], boot["adopted"]) == (1, RECIPE, "booting", True)
-    assert all(r["stage"] for r in boot["ranks"])
-    numbers = [b["number"] for b in console.run("--json", "boots").json["boots"]]
-    assert numbers == [1]
-    assert console.run("stop", "--grace", "1").code == 0
-
-
 def test_a_reader_that_goes_away_ends_the_output_quietly(lab: MakeLab) -> None:
     console = lab()
     assert console.run("launch", RECIPE, *TWO).code == 0
@@ -97,15 +83,3 @@ def test_the_command_line_never_loads_textual() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60)
     assert ran.returncode == 0, ran.stderr[-500:]
-
-
-def test_two_launches_at_once_never_mix(lab: MakeLab) -> None:
-    console = lab()
-    both = [console.start("--json", "launch", RECIPE, *TWO, "--detach") for _ in range(2)]
-    ended = [(process.communicate(timeout=60), process.returncode) for process in both]
-    assert sorted(code for _, code in ended) == [0, 1]
-    (refused,) = [err for (_, err), code in ended if code == 1]
-    assert "another console has the controls" in refused or "an earlier deployment still lives" in refused
-    boot = console.run("--json", "status").deployment
-    assert all(r["state"] == "running" for r in boot["ranks"])
-    assert console.run("--json", "stop", "--grace", "1").json["result"] == "stopped"

@@ -246,6 +246,7 @@ def _joined(host: Host, *argv: str) -> list[str]:
     return ["sh", "-c", join, "sh", "nsenter", "-t", str(host.init), "-m", "-n", "-p", "-r", "-w", *argv]
 
 
+@pytest.mark.slow
 async def test_what_stops_short_of_the_floor_is_left_alone(bed: Bed, service: GuardService) -> None:
     host = bed[1]
     for n in range(10):
