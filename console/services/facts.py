@@ -19,7 +19,7 @@ from console.probe import launch_facts_program
 from console.transport.base import Fleet, Link, TransportError
 
 # What one question on a node may take; the program itself ends after twice that and a second.
-QUESTION_LIMIT_S: Final = 4.0
+QUESTION_LIMIT_S: Final = 8.0
 
 
 @cache
