@@ -31,8 +31,10 @@ class Curve:
 
 CURVES: Final = (
     Curve("mem_used", "memory used, GiB", "memory", None, lambda v: gib(v)),
-    Curve("gpu_power", "GPU power, W", "power", 140.0, lambda v: whole(v)),  # the TDP of a GB10
-    Curve("gpu_clock", "GPU clock, MHz", "gpu", 3003.0, lambda v: whole(v)),  # its highest graphics clock
+    Curve(
+        "gpu_power", "GPU power, W", "power", 140.0, lambda v: whole(v)
+    ),  # inferred: the scale doubles where it is passed
+    Curve("gpu_clock", "GPU clock, MHz", "gpu", 3003.0, lambda v: whole(v)),  # inferred likewise
     Curve("net_rx", "network in, B/s", "network", 25e9, lambda v: rate(v)),  # 200 Gbit/s
 )
 
