@@ -94,7 +94,9 @@ def _next(state: BootState, event: Event) -> BootState:
         case DeadlineMoved():
             return replace(_answer(state, "deadline"), deadline_s=event.deadline_s)
         case CauseFound():
-            return replace(state, cause=event.cause, others=event.others)
+            state = replace(state, cause=event.cause, others=event.others)
+            named = state.phase is Phase.FAILED and state.failed_by_death
+            return _first_death(state, event.at) if named else state
         case BootFailed():
             return _failed(state, event)
         case StopStarted():
@@ -274,9 +276,12 @@ def _settle(state: BootState, at: float) -> BootState:
 
 
 def _first_death(state: BootState, at: float) -> BootState:
-    """Failed, by the rank whose container ended first as the nodes' engines date it."""
+    """Failed, by the rank that the cause names, else by the one whose container ended first as the nodes' engines date
+    it: ends that are milliseconds apart say little, since each engine stamps by its own clock and in its own time."""
     gone = [r for r in state.ranks if r.status in GONE]
     first = min(gone, key=lambda r: (r.finished_at if r.finished_at is not None else at, r.rank))
+    if state.cause is not None:
+        first = next((r for r in gone if r.rank == state.cause.rank), first)
     return replace(
         state,
         phase=Phase.FAILED,

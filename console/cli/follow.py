@@ -35,10 +35,6 @@ CAUSE_LIMIT_S = 4.0
 CAUSE_QUIET_S = 1.0
 
 
-# Nodes tell of an end within a probe's beat of each other, and the last lines of a log come just after it.
-STORY_S = 3.0
-
-
 def clock_text(seconds: float) -> str:
     """Seconds as m:ss, or h:mm:ss from an hour on."""
     s = max(0, int(seconds))
@@ -138,7 +134,6 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
             if state is not None and code is not None:
                 if state.phase is Phase.FAILED:
                     state = await _explained(hub, deployment, changed) or state
-                    state = await _whole_story(hub, state, changed)
                 tell_end(state, hub, out)
                 return code
             try:
@@ -161,7 +156,9 @@ async def _explained(hub: HubApi, deployment: str, changed: asyncio.Event) -> Bo
         cause = state.cause if state is not None else None
         if cause != told:
             told, quiet = cause, now + CAUSE_QUIET_S
-        if cause is not None and now >= quiet:
+        # The first end that is heard of may be a victim's, whose node only spoke before that of the rank that fell.
+        ended = state is not None and all(r.status in GONE or not r.reachable for r in state.ranks)
+        if cause is not None and ended and now >= quiet:
             break
         changed.clear()
         try:
@@ -170,24 +167,6 @@ async def _explained(hub: HubApi, deployment: str, changed: asyncio.Event) -> Bo
         except TimeoutError:
             continue
     return _find(hub, deployment)
-
-
-async def _whole_story(hub: HubApi, state: BootState, changed: asyncio.Event) -> BootState:
-    """The state once every rank has told its end and a cause is known, or at the limit: the first end that is heard
-    of is often a victim's, whose node only spoke earlier than the node of the rank that fell first."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + STORY_S
-    while (left := until - loop.time()) > 0:
-        state = _find(hub, state.deployment) or state
-        if state.cause is not None and all(r.status in GONE or not r.reachable for r in state.ranks):
-            break
-        changed.clear()
-        try:
-            async with asyncio.timeout(left):
-                await changed.wait()
-        except TimeoutError:
-            break
-    return _find(hub, state.deployment) or state
 
 
 def _find(hub: HubApi, deployment: str) -> BootState | None:

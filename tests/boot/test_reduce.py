@@ -7,6 +7,8 @@ from console.boot.events import (
     ApiSeen,
     BootFailed,
     BootOpened,
+    Cause,
+    CauseFound,
     ContainerSeen,
     DeadlineMoved,
     DeadlinePassed,
@@ -71,6 +73,21 @@ def test_an_earlier_end_that_is_learnt_of_later_takes_the_place_of_the_first() -
         ContainerSeen(T + 60, 1, "exited", exit_code=0, finished_at=T + 55),
     )
     assert state.failed_why == "rank 2 on dgx3 ended with exit code 137, killed by the kernel for memory"
+
+
+def test_of_ends_that_lie_close_together_the_cause_names_the_first() -> None:
+    state = add(
+        boot(),
+        *running(),
+        ContainerSeen(T + 60, 0, "exited", exit_code=1, finished_at=T + 59.001),
+        ContainerSeen(T + 60, 2, "exited", exit_code=137, finished_at=T + 59.004),
+        CauseFound(T + 61, Cause("killed_from_outside", "It was killed.", "look", rank=2, node="dgx3")),
+    )
+    assert (state.failed_rank, state.failed_node) == (2, "dgx3")
+    late = add(state, ContainerSeen(T + 62, 1, "exited", exit_code=0, finished_at=T + 58))
+    assert late.failed_rank == 2
+    elsewhere = CauseFound(T + 63, Cause("node_unreachable", "Out of sight.", "look", rank=7, node="dgx8"))
+    assert add(late, elsewhere).failed_rank == 1  # a rank that has no end of its own cannot be the one that ended
 
 
 def test_after_ready_a_lost_rank_degrades_and_the_heads_end_fails() -> None:
