@@ -29,6 +29,7 @@ from console.boot.events import (
 )
 from console.boot.state import BootState, Phase, RankState, Step
 
+TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
 GONE = frozenset({"exited", "dead", "absent"})
 
 
@@ -277,9 +278,11 @@ def _settle(state: BootState, at: float) -> BootState:
 
 def _first_death(state: BootState, at: float) -> BootState:
     """Failed, by the rank that the cause names, else by the one whose container ended first as the nodes' engines date
-    it: ends that are milliseconds apart say little, since each engine stamps by its own clock and in its own time."""
+    it. Ends within a second of each other have no order, since each engine stamps by its own clock and in its own time:
+    of those, one that was killed is named before one that failed, and that before one that just ended."""
     gone = [r for r in state.ranks if r.status in GONE]
-    first = min(gone, key=lambda r: (r.finished_at if r.finished_at is not None else at, r.rank))
+    start = min(_ended(r, at) for r in gone)
+    first = min(gone, key=lambda r: (_ended(r, at) > start + TOGETHER_S, -_violence(r), _ended(r, at), r.rank))
     if state.cause is not None:
         first = next((r for r in gone if r.rank == state.cause.rank), first)
     return replace(
@@ -292,6 +295,16 @@ def _first_death(state: BootState, at: float) -> BootState:
         ended_at=state.ended_at if state.ended_at is not None else at,
         asks=(),
     )
+
+
+def _ended(rank: RankState, at: float) -> float:
+    return rank.finished_at if rank.finished_at is not None else at
+
+
+def _violence(rank: RankState) -> int:
+    """0: it ended by itself with success, or nothing is known; 1: it failed; 2: a signal ended it (128 + number)."""
+    code = rank.exit_code or 0
+    return 2 if code > 128 or rank.oom_killed else 1 if code else 0
 
 
 def _head_gone(state: BootState) -> bool:

@@ -18,6 +18,7 @@ _MAX_OTHERS: Final = 8
 # Findings of one rank within this time, or this many lines, are one failure: the most telling of them names it.
 _EPISODE_S: Final = 20.0
 _EPISODE_LINES: Final = 400
+_TOGETHER_S: Final = 1.0
 _ANNOUNCES: Final = ("hit an exception", "failed to start", "encountered a fatal error")
 _WAITS: Final = frozenset({"collective_hang", "nccl_collective_timeout"})
 _HANGS: Final = frozenset({"collective_hang", "serving_hang"})
@@ -86,7 +87,7 @@ def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
         if differing:
             who = max(differing, key=lambda f: f.weight)
             return replace(who, stage=first.stage, moment=first.moment, evidence=(*who.evidence, *first.evidence[:1]))
-    state = _earliest(timed)
+    state = _earliest(_together(timed))
     if first is None or (state is not None and state.order < first.order and state.rank != first.rank):
         first = state if state is not None else first
     if first is not None:
@@ -108,6 +109,17 @@ def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
         if best is not None:
             return blamed_quiet(evidence, found, best) if best.cls in _WAITS else best
     return None
+
+
+def _together(timed: Sequence[Finding]) -> list[Finding]:
+    """Of the ends that lie so close that their order says nothing, the most telling: one rank's death ends the others
+    within milliseconds, and each engine dates an end by its own clock and in its own time."""
+    start = min((f.moment for f in timed if f.moment is not None), default=None)
+    if start is None:
+        return list(timed)
+    close = [f for f in timed if f.moment is not None and f.moment <= start + _TOGETHER_S]
+    most = max(f.weight for f in close)
+    return [f for f in timed if f not in close or f.weight == most]
 
 
 def _earliest(found: Sequence[Finding]) -> Finding | None:

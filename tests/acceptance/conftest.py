@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -137,9 +138,10 @@ class Deck:
         return [f"{h.name}: {name}" for h in self.bed.hosts for name in h.containers()]
 
     def logins(self, index: int) -> int:
-        """SSH connections that a host has open now."""
+        """SSH connections that a host has open with this side now."""
         rows = [line.split() for line in Path(f"/proc/{self.bed[index].init}/net/tcp").read_text().splitlines()[1:]]
-        return sum(1 for row in rows if row[1].endswith(":0016") and row[3] == "01")
+        here = socket.inet_aton(self.bed.address)[::-1].hex().upper() + ":"
+        return sum(1 for row in rows if row[1].endswith(":0016") and row[2].startswith(here) and row[3] == "01")
 
     def close(self) -> None:
         for command in self._commands:

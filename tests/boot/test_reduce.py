@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from console.boot.events import (
     Acted,
     ApiSeen,
@@ -164,3 +166,24 @@ def test_what_the_api_last_said_ends_with_the_heads_container() -> None:
     assert add(ready, ContainerSeen(T + 99, 1, "exited", exit_code=137)).api == "healthy"
     gone = add(ready, ContainerSeen(T + 99, 0, "exited", exit_code=0))
     assert (gone.api, gone.api_detail) == ("closed", "the head's container has ended")
+
+
+# (exit code, seconds after the kill): what eight engines said of one SIGKILL, on eight real hosts.
+ENDS = {0: (1, 0.074), 1: (0, 0.163), 2: (0, 0.077), 3: (0, 0.0), 5: (137, 0.012), 7: (0, 0.0002)}
+
+
+@pytest.mark.parametrize("order", [sorted(ENDS), sorted(ENDS, reverse=True)])
+def test_of_ends_that_lie_close_together_the_violent_one_was_first(order: list[int]) -> None:
+    state = boot(8)
+    for rank in order:
+        code, after = ENDS[rank]
+        state = add(state, ContainerSeen(T + 61, rank, "exited", exit_code=code, finished_at=T + 60 + after))
+    assert (state.failed_rank, state.phase) == (5, Phase.FAILED)
+    assert "exit code 137" in state.failed_why
+
+
+def test_an_end_that_is_clearly_earlier_comes_first_whatever_its_code() -> None:
+    state = boot(8)
+    for rank, code, after in ((4, 137, 30.0), (2, 1, 12.0), (3, 0, 40.0)):
+        state = add(state, ContainerSeen(T + 61, rank, "exited", exit_code=code, finished_at=T + after))
+    assert state.failed_rank == 2

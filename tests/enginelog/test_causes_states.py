@@ -478,3 +478,12 @@ def test_a_boot_that_stands_still() -> None:
     found = boot.diagnosis()
     assert found.cause is not None
     assert (found.verdict, found.cause.cls, found.cause.rank) == (Verdict.HUNG, "collective_hang", 3)
+
+
+def test_of_ends_that_lie_close_together_the_most_telling_was_first() -> None:
+    """Eight engines date the ends of one failure within milliseconds, and not in the order in which they happened."""
+    boot = Boot().loading()
+    for rank, code, clock in ((3, 0, "01:53:00"), (7, 0, "01:53:00"), (5, 137, "01:53:01"), (0, 1, "01:53:01")):
+        boot.end(rank, code, clock)
+    cause = boot.diagnosis().cause
+    assert cause is not None and (cause.cls, cause.rank) == ("killed_from_outside", 5)
