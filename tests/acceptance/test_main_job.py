@@ -46,7 +46,8 @@ def test_a_rank_killed_in_mid_boot_is_named(deck: Deck) -> None:
     deck.stub(BOOT_S=60)
     launch = deck.start("launch", RECIPE)
     launch.until(event("rank_progress", rank=5), "progress of rank 5")
-    assert [deck.logins(i) for i in range(1, 9)] == [1] * 8, "one connection a node carries everything"
+    # A host that is only just up may drop a greeting, which is tried again: what counts is what carries the boot.
+    launch.until(lambda _: [deck.logins(i) for i in range(1, 9)] == [1] * 8, "one connection a node for everything")
     deck.bed[6].docker("kill", *deck.bed[6].containers())
     assert launch.wait() == 1
     boot = launch.deployment
