@@ -64,7 +64,7 @@ def show_findings(findings: Sequence[Finding], out: Out) -> None:
 async def preflight(args: argparse.Namespace, world: World, out: Out) -> int:
     async with world.hub(watch=False) as hub:
         made = await hub.preflight(args.name, nodes=args.nodes, head=args.head, deep=args.deep)
-    word = verdict(made.findings)
+    word = verdict(made.findings, made.override)
     if out.as_json:
         rows = [row.as_json() for row in made.matrix]
         findings = [f.as_json() for f in made.findings]

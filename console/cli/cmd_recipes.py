@@ -11,7 +11,7 @@ from console.base.secrets import mask_argv, mask_env
 from console.boot.to_json import plain
 from console.cli.out import Out
 from console.cli.world import World
-from console.recipe.model import Recipe
+from console.recipe.model import LaunchOptions, Recipe
 from console.services.hub import RecipeProblem
 
 
@@ -57,6 +57,9 @@ def _one(name: str, good: Sequence[Recipe], bad: Sequence[RecipeProblem], out: O
         out.line(f"  env       {key}={value}")
     for mount in recipe.mounts:
         out.line(f"  mount     {mount.host} -> {mount.container}{' (read only)' if mount.read_only else ''}")
+    for table, values in (("guard", recipe.guard.changes()), ("launch", _launch(recipe))):
+        for key, value in values.items():
+            out.line(f"  {table:9} {key} = {json.dumps(value)}")
     for key, value in recipe.extra.items():
         out.line(f"  unknown   {key} = {json.dumps(plain(value), default=str)}")
     for finding in recipe.findings:
@@ -90,8 +93,18 @@ def _whole(recipe: Recipe) -> dict[str, object]:
         "master_port": recipe.master_port,
         "ready_timeout_s": recipe.ready_timeout_s,
         "memory": plain(recipe.memory),
+        "guard": recipe.guard.changes(),
+        "launch": plain(recipe.launch),
         "extra": plain(recipe.extra),
         "digest": recipe.digest,
+    }
+
+
+def _launch(recipe: Recipe) -> dict[str, object]:
+    """What differs from a launch without the table."""
+    usual, mine = LaunchOptions(), recipe.launch
+    return {
+        k: plain(v) for k in ("drop_caches", "sync_image", "override") if (v := getattr(mine, k)) != getattr(usual, k)
     }
 
 

@@ -172,4 +172,16 @@ LINT: Final[tuple[tuple[str, Severity, str, str], ...]] = (
         "A Ray cluster is started by its own tools; the launcher starts one engine process a node.",
         'Use distributed_backend = "mp".',
     ),
+    (
+        "recipe-override",
+        INFO,
+        "The recipe's own [launch] override lets a launch go on in spite of this finding.",
+        "Remove the code from the recipe once its reason is gone.",
+    ),
+    (
+        "override-unknown",
+        WARN,
+        "No check has this code, so it overrides nothing.",
+        "Take the code from the finding that is meant.",
+    ),
 )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from console.base.findings import Finding
 from console.base.secrets import is_secret_name, mask_text
-from console.plan.codes import finding, unique
+from console.base.toml_check import did_you_mean
+from console.plan.codes import CODES, finding, unique
 from console.plan.effective import Effective, effective, is_path
 from console.plan.engines import ENGINES
 from console.plan.env_names import nearest
@@ -28,6 +29,7 @@ def lint_recipe(recipe: Recipe, nodes: int, *, cluster_env: Mapping[str, str] | 
         *_environment(recipe, nodes, env),
         *_image(recipe),
         *_secrets(recipe, values),
+        *_override(recipe),
     ]
     return unique(found)
 
@@ -124,6 +126,17 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
         yield finding("local-image", f"{recipe.docker_image} must be on every node before the launch")
     elif not colon or tag == "latest":
         yield finding("image-not-pinned", f"{recipe.docker_image} names no version", observed=tag or "no tag")
+
+
+def _override(recipe: Recipe) -> Iterator[Finding]:
+    for code in recipe.launch.override:
+        if code in CODES:
+            yield finding("recipe-override", f"[launch] override: {code} does not stop this recipe", observed=code)
+        else:
+            near = did_you_mean(code, CODES)
+            yield finding(
+                "override-unknown", f"[launch] override: no check has the code {code}", observed=code, remedy=near
+            )
 
 
 def _secrets(recipe: Recipe, values: Effective) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ class MatrixRow:
 class Plan:
     """A rendered launch. `unexplained` must be empty: whatever differs between ranks beyond the known per-rank
     parts. findings may hold blocks: then `ok` is False and nothing may run without an override. matrix: what
-    should be equal on all nodes, where they were asked."""
+    should be equal on all nodes, where they were asked. override: codes that the recipe's `[launch]` overrides."""
 
     recipe_slug: str
     recipe_title: str
@@ -95,7 +95,9 @@ class Plan:
     memory: Mapping[str, Any] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
     matrix: tuple[MatrixRow, ...] = ()
+    override: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.severity == "block")
+        """What stops a launch: findings that block, but for those that the recipe itself overrides."""
+        return tuple(f for f in self.findings if f.severity == "block" and f.code not in self.override)

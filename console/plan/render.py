@@ -120,6 +120,7 @@ def make_plan(
         findings=unique([*found, *memory.findings]),
         memory=memory.as_json(),
         secrets=secrets,
+        override=recipe.launch.override,
     )
 
 

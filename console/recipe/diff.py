@@ -72,6 +72,12 @@ def diff_recipes(a: Recipe, b: Recipe) -> list[Change]:
     for field in ("only", "head", "prefer"):
         before, after = getattr(a.nodes, field), getattr(b.nodes, field)
         _compare(out, "key", f"nodes.{field}", _names(before), _names(after))
+    before_guard, after_guard = a.guard.changes(), b.guard.changes()
+    for field in _union(before_guard, after_guard):
+        _compare(out, "key", f"guard.{field}", _text(before_guard.get(field)), _text(after_guard.get(field)))
+    for field in ("drop_caches", "sync_image"):
+        _compare(out, "key", f"launch.{field}", _option(a, field), _option(b, field))
+    _compare(out, "key", "launch.override", _names(a.launch.override), _names(b.launch.override))
     _compare(out, "key", "smoke", _smoke(a), _smoke(b))
     _compare(out, "key", "smoke.judge", _judge(a), _judge(b))
     for name in _union(a.extra, b.extra):
@@ -150,6 +156,10 @@ def _words(value: tuple[str, ...] | None) -> str | None:
 
 def _names(value: tuple[str, ...] | str | None) -> str | None:
     return value or None if isinstance(value, str | None) else ", ".join(value) or None
+
+
+def _option(recipe: Recipe, name: str) -> str:
+    return str(getattr(recipe.launch, name)).lower()
 
 
 def _judge(recipe: Recipe) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from console.base.findings import Finding
 
 DEFAULT_PORT = 8000
 DEFAULT_MASTER_PORT = 29501  # vLLM's own default of --master-port
 DEFAULT_READY_TIMEOUT_S = 1800.0
+SyncImage = Literal["missing", "differs", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,34 @@ class NodeChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardHints:
+    """`[guard]`: what the recipe changes of the memory guard that the settings describe; None: as they say. Floors are
+    MemAvailable in GiB below which the rank is killed; 0: no floor in that stage."""
+
+    enabled: bool | None = None
+    loading_floor_gib: float | None = None
+    serving_floor_gib: float | None = None
+    readings: int | None = None
+    serving_after_s: float | None = None
+
+    def changes(self) -> dict[str, bool | int | float]:
+        """What is set, by name."""
+        names = ("enabled", "loading_floor_gib", "serving_floor_gib", "readings", "serving_after_s")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """`[launch]`. drop_caches: give the nodes' page cache back first. sync_image: the image is copied to nodes that
+    lack it (`missing`), also to nodes that have another (`differs`), or never. override: codes of findings that do not
+    stop this recipe."""
+
+    drop_caches: bool = False
+    sync_image: SyncImage = "missing"
+    override: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """A recipe, validated. `slug` is the folder's name (what commands take); `title` is the recipe's own `name`.
 
@@ -84,6 +113,8 @@ class Recipe:
     smoke: tuple[SmokePrompt, ...] = ()
     smoke_judge: bool = True
     nodes: NodeChoice = NodeChoice()
+    guard: GuardHints = GuardHints()
+    launch: LaunchOptions = LaunchOptions()
     extra: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     source: str = ""

@@ -16,9 +16,11 @@ from console.base.text import clean_line
 from console.base.toml_check import FileErrors, did_you_mean, env_errors, has_control, named, shape_errors
 from console.base.toml_locate import Document, Path, key_text, load_document
 from console.recipe.checks import value_errors
+from console.recipe.launch_tables import guard_hints, launch_errors
 from console.recipe.model import (
     DEFAULT_MASTER_PORT,
     DEFAULT_PORT,
+    LaunchOptions,
     MemoryHints,
     Mount,
     NodeChoice,
@@ -26,7 +28,7 @@ from console.recipe.model import (
     SmokePrompt,
 )
 from console.recipe.reconcile import Agreed, agree, ready_timeout
-from console.recipe.schema import RecipeTable, known_keys
+from console.recipe.schema import PLAIN_TABLES, RecipeTable, known_keys
 from console.recipe.words import WordError, is_json, read_entry, shell_meaning, split_words
 
 # The format's own files may begin with their path on a line of its own, which is no TOML.
@@ -74,6 +76,7 @@ class _Reader:
             table = None
             self.errors.extend(shape_errors(self.doc, error, what="recipe"))
         self.errors.extend(value_errors(self.doc))
+        self.errors.extend(launch_errors(self.doc))
         env: Any = data.get("env", {})
         self.errors.extend(env_errors(self.doc, ("env",), env))
         words, entry_of = self.words()
@@ -162,7 +165,7 @@ class _Reader:
                 where = f"{self.doc.file}:{line}:{column}"
                 self.warn("unknown-key", f"{where}: {key_text(here)}: unknown key, kept without effect", hint)
                 extra[key] = value
-            elif isinstance(value, Mapping) and key in ("memory", "smoke", "nodes"):
+            elif isinstance(value, Mapping) and key in PLAIN_TABLES:
                 if inner := self.unknown_keys(value, key, here):
                     extra[key] = inner
             elif isinstance(value, list) and key in _ENTRY_TABLES:
@@ -211,5 +214,7 @@ def _recipe(table: RecipeTable, agreed: Agreed, **rest: Any) -> Recipe:
         smoke=(*prompts, *checks),
         smoke_judge=table.smoke.judge == "on",
         nodes=NodeChoice(tuple(table.nodes.only), table.nodes.head, tuple(table.nodes.prefer)),
+        guard=guard_hints(table.guard),
+        launch=LaunchOptions(table.launch.drop_caches, table.launch.sync_image, tuple(table.launch.override)),
         **rest,
     )

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from console.recipe.model import SyncImage
+
 ENGINES: Final = ("vllm", "sglang")
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -59,6 +61,26 @@ class NodesTable(_Table):
     prefer: list[Text] = []
 
 
+class GuardTable(_Table):
+    """`[guard]`. Floors are checked by hand: a number or "off", in GiB or in MiB."""
+
+    enabled: bool | None = None
+    loading_floor_gib: Any = None
+    loading_floor_mib: Any = None
+    serving_floor_gib: Any = None
+    serving_floor_mib: Any = None
+    readings: Annotated[int, Field(ge=1, le=1000)] | None = None
+    serving_after_s: Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)] | None = None
+
+
+class LaunchTable(_Table):
+    """`[launch]`. override: codes of findings."""
+
+    drop_caches: bool = False
+    sync_image: SyncImage = "missing"
+    override: list[Text] = []
+
+
 class RecipeTable(_Table):
     """The file itself. `env` is checked by hand: its errors need better words than a type's."""
 
@@ -83,6 +105,8 @@ class RecipeTable(_Table):
     memory: MemoryTable = MemoryTable()
     smoke: SmokesTable = SmokesTable()
     nodes: NodesTable = NodesTable()
+    guard: GuardTable = GuardTable()
+    launch: LaunchTable = LaunchTable()
 
 
 TABLES: Final[dict[str, type[BaseModel]]] = {
@@ -92,7 +116,10 @@ TABLES: Final[dict[str, type[BaseModel]]] = {
     "smoke": SmokesTable,
     "smoke.checks": SmokeTable,
     "nodes": NodesTable,
+    "guard": GuardTable,
+    "launch": LaunchTable,
 }
+PLAIN_TABLES: Final = ("memory", "smoke", "nodes", "guard", "launch")
 
 
 def known_keys(table: str = "") -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from console.recipe.args import is_flag
-from console.recipe.model import DEFAULT_MASTER_PORT, DEFAULT_PORT, Recipe
+from console.recipe.model import DEFAULT_MASTER_PORT, DEFAULT_PORT, LaunchOptions, Recipe
+from console.recipe.schema import PLAIN_TABLES
 
 _ESCAPES: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
@@ -58,6 +59,9 @@ def recipe_toml(recipe: Recipe, *, comment: Sequence[str] = ()) -> str:
         lines += [f"only = {_value(list(recipe.nodes.only))}"] if recipe.nodes.only else []
         lines += [f"head = {_value(recipe.nodes.head)}"] if recipe.nodes.head else []
         lines += [f"prefer = {_value(list(recipe.nodes.prefer))}"] if recipe.nodes.prefer else []
+    if changes := recipe.guard.changes():
+        lines += ["", "[guard]", *(f"{k} = {_value(v)}" for k, v in changes.items())]
+    lines += _launch(recipe)
     if not recipe.smoke_judge:
         lines += ["", "[smoke]", 'judge = "off"']
     for check in recipe.smoke:
@@ -65,9 +69,20 @@ def recipe_toml(recipe: Recipe, *, comment: Sequence[str] = ()) -> str:
         if check.expect is not None:
             lines.append(f"expect = {_value(check.expect)}")
     for key, table in recipe.extra.items():
-        if isinstance(table, Mapping) and key not in ("memory", "smoke", "nodes") and "[" not in key:
+        if isinstance(table, Mapping) and key not in PLAIN_TABLES and "[" not in key:
             lines += ["", f"[{_key(key)}]", *(f"{_key(k)} = {_value(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
+
+
+def _launch(recipe: Recipe) -> list[str]:
+    options = recipe.launch
+    if options == LaunchOptions():
+        return []
+    lines = ["", "[launch]"]
+    lines += ["drop_caches = true"] if options.drop_caches else []
+    lines += [f"sync_image = {_value(options.sync_image)}"] if options.sync_image != "missing" else []
+    lines += [f"override = {_value(list(options.override))}"] if options.override else []
+    return lines
 
 
 def _entries(args: Sequence[str]) -> list[str]:

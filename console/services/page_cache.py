@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,8 +50,7 @@ class Dropped:
 
 def wants_drop(recipe: Recipe) -> bool:
     """`[launch] drop_caches = true` in the recipe."""
-    table = recipe.extra.get("launch")
-    return isinstance(table, Mapping) and table.get("drop_caches") is True
+    return recipe.launch.drop_caches
 
 
 async def drop_caches(

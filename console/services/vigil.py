@@ -147,9 +147,7 @@ class Vigil:
 
     def launching(self, plan: Plan, recipe: Recipe) -> None:
         """Start the guards of a launch: each waits on its node for its container, so nothing waits for them."""
-        policy, wrong = self._options.guard.with_recipe(recipe.extra.get("guard"))
-        for words in wrong:
-            self._tell("warn", f"{recipe.slug}: {words}, without effect")
+        policy = self._options.guard.with_recipe(recipe.guard)
         if policy.enabled:
             self._starting.append(self._owner.spawn(f"guards of {plan.deployment}", self._start(plan, policy)))
 

@@ -11,6 +11,7 @@ from console.base.absent import NOT_SAMPLED, Absent
 from console.base.findings import Finding
 from console.cluster.facts import Hca, Interface, NodeFacts
 from console.plan.preflight import preflight, verdict
+from console.recipe.model import LaunchOptions
 from tests.plan.build import GIB, all_facts, codes, plan_of, safe, seed, spark_facts, sparks, tiny
 
 QUIET = {"shm-size-no-effect", "ready-timeout-note", "offline-hub-model", "local-image"}
@@ -143,6 +144,16 @@ def test_two_entries_for_one_host() -> None:
     facts = all_facts(cluster)
     found = preflight(recipe, cluster, plan_of(recipe, cluster, facts), facts)
     assert "same-machine" in codes(found)
+
+
+def test_a_recipe_may_override_by_itself() -> None:
+    facts = one_changed(image_ids={})
+    recipe = safe(launch=LaunchOptions(sync_image="never", override=("image-missing", "no-such-code")))
+    plan = plan_of(recipe, sparks(), facts)
+    plan = replace(plan, findings=preflight(recipe, sparks(), plan, facts))
+    assert plan.blocks == () and "image-missing" in codes(plan.findings)
+    assert {"recipe-override", "override-unknown"} <= set(codes(plan.findings))
+    assert verdict(plan.findings, plan.override) == "risky"
 
 
 def test_an_override_by_name_leaves_the_risk() -> None:

@@ -14,6 +14,7 @@ import pytest
 from console.base.absent import Absent
 from console.base.errors import NightdeckError, UsageError
 from console.files.build_context import context_pieces, find_context
+from console.recipe.model import LaunchOptions
 from console.services.engine_help import known_flags, unknown
 from console.services.image_build import build_image
 from console.services.page_cache import drop_caches, wants_drop
@@ -71,9 +72,7 @@ async def test_the_drop_script_itself(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_recipe_may_ask_for_it() -> None:
-    assert wants_drop(replace(safe(), extra={"launch": {"drop_caches": True}}))
-    for extra in ({}, {"launch": {"drop_caches": "yes"}}, {"launch": 3}, {"launch": {"drop_caches": False}}):
-        assert not wants_drop(replace(safe(), extra=extra))
+    assert wants_drop(replace(safe(), launch=LaunchOptions(drop_caches=True))) and not wants_drop(safe())
 
 
 def test_flags_and_their_spellings() -> None:

@@ -7,6 +7,7 @@ import math
 from console.base.absent import Absent
 from console.base.findings import Severity
 from console.base.units import GIB
+from console.recipe.model import GuardHints
 from console.telemetry.alarm_rules import CODES, AlarmPolicy, RuleChange
 from console.telemetry.alarms import FLAP_S, KEEP, AlarmList
 from console.telemetry.guard_policy import GuardPolicy
@@ -96,10 +97,12 @@ def test_settings_change_rules_and_cannot_turn_them_around() -> None:
     assert AlarmPolicy(enabled=False).levels() == () and len(set(CODES)) == len(CODES)
 
 
-def test_a_recipe_can_change_the_guard_and_nonsense_changes_nothing() -> None:
-    policy, wrong = GuardPolicy().with_recipe({"serving_floor_gib": 2, "readings": True, "x": 1})
-    assert policy == GuardPolicy(serving_floor_gib=2) and len(wrong) == 2
-    assert GuardPolicy().with_recipe("no") == (GuardPolicy(), ("[guard] must be a table",))
+def test_a_recipe_changes_what_it_names_of_the_guard() -> None:
+    policy = GuardPolicy(readings=5).with_recipe(GuardHints(loading_floor_gib=0.0, serving_floor_gib=2.0))
+    assert policy == GuardPolicy(readings=5, loading_floor_gib=0.0, serving_floor_gib=2.0)
+    assert policy.loading_floor_bytes == 0 and policy.serving_floor_bytes == 2 * GIB
+    assert not GuardPolicy().with_recipe(GuardHints(enabled=False)).enabled
+    assert GuardPolicy().with_recipe(GuardHints()) == GuardPolicy()
     assert GuardPolicy().loading_floor_bytes == 4 * GIB
 
 
