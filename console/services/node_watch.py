@@ -18,8 +18,9 @@ from console.telemetry.sampler import Sampler
 from console.transport.base import Link, Stream, TransportError, Trouble
 
 _RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-# A node that accepts and says nothing may be out of memory: each login makes it worse (failures 32).
-_CALM_RETRY_S = 60.0
+# A node that accepts and says nothing may be out of memory for half an hour, and each login makes it worse; but most
+# silences are short.
+_CALM_RETRY_S = (10.0, 20.0, 40.0, 60.0)
 _BAD_LIMIT = 20
 # A probe that says nothing for this long is given up and started anew; the connection's own keepalive is faster
 # where the connection is the trouble.
@@ -80,7 +81,7 @@ class NodeWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        tries = 0
+        tries = silent = 0
         while True:
             before = self._sampler.last
             try:
@@ -91,7 +92,9 @@ class NodeWatch:
             else:
                 calm = False
             tries = 0 if self._sampler.last is not before else tries + 1
-            pause = _CALM_RETRY_S if calm else _RETRY_S[min(tries, len(_RETRY_S) - 1)]
+            waits = _CALM_RETRY_S if calm else _RETRY_S
+            silent = silent + 1 if calm else 0
+            pause = waits[min(silent - 1 if calm else tries, len(waits) - 1)]
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
     async def _once(self) -> None:
