@@ -114,7 +114,8 @@ class ApiSeen:
 
 @dataclass(frozen=True, slots=True)
 class SmokeDone:
-    """A real request was answered, or not. text: sample of the answer (clean, masked). why: what is wrong with it."""
+    """A real request was answered, or not. text: sample of the answer (clean, masked). why: what is wrong with it.
+    notes: worth a word, and no fault."""
 
     at: float
     ok: bool
@@ -123,6 +124,7 @@ class SmokeDone:
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     canary: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

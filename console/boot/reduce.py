@@ -195,6 +195,7 @@ def _smoke(state: BootState, event: SmokeDone) -> BootState:
         smoke_text=event.text or state.smoke_text,
         smoke_why=event.why,
         smoke_bad=state.smoke_bad + 1 if not event.ok and event.text else 0,
+        smoke_notes=state.smoke_notes if event.canary else event.notes,
         first_token_s=event.first_token_s if event.first_token_s is not None else state.first_token_s,
         tokens_per_s=event.tokens_per_s if event.tokens_per_s is not None else state.tokens_per_s,
     )

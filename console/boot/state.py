@@ -96,6 +96,7 @@ class BootState:
     smoke_text: str = ""
     smoke_why: str = ""
     smoke_bad: int = 0
+    smoke_notes: tuple[str, ...] = ()
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     stats: Mapping[str, float] = field(default_factory=dict)

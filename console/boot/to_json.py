@@ -104,6 +104,7 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
             "why": state.smoke_why or None,
             "first_token_s": state.first_token_s,
             "tokens_per_s": state.tokens_per_s,
+            "notes": list(state.smoke_notes),
         },
         "stats": dict(state.stats),
         "stall_signs": list(state.stall_signs),

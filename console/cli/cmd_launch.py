@@ -155,6 +155,10 @@ async def smoke(args: argparse.Namespace, world: World, out: Out) -> int:
         out.line(f"ok: {result['text']}" if result["ok"] else f"not ok: {result['why']}")
         if result.get("text") and not result["ok"]:
             out.line(f"  the answer: {result['text']}")
+        if result.get("first_token_s") is not None and result.get("tokens_per_s") is not None:
+            out.line(f"  first token {result['first_token_s']:.2f} s, {result['tokens_per_s']:.1f} tokens/s")
+        for note in result.get("notes", ()):
+            out.line(f"  note: {note}")
     return ExitCode.DONE if result["ok"] else ExitCode.FAILED
 
 

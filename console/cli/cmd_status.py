@@ -89,6 +89,8 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
         out.line(f"  what now  {boot.cause.action}")
     if boot.smoke_why:
         out.line(f"  request   {boot.smoke_why}")
+    for note in boot.smoke_notes:
+        out.line(f"  note      {note}")
     rows = []
     for r in boot.ranks:
         state = r.status or "not seen"

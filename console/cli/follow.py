@@ -85,7 +85,7 @@ class Teller:
             case ApiSeen(state="healthy" | "wrong_model" | "error"):
                 return f"API {event.state}{': ' + event.detail if event.detail else ''}"
             case SmokeDone(canary=False):
-                return f"a short request was answered: {event.text!r}" if event.ok else f"a short request: {event.why}"
+                return _answered(event)
             case DeadlinePassed():
                 return "the deadline has passed; the deployment is kept"
             case Stalled():
@@ -217,3 +217,13 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
             out.line(f"  last answer: {state.smoke_why}")
     else:
         out.line(f"{state.phase}: {state.recipe} boot {state.number}")
+
+
+def _answered(event: SmokeDone) -> str:
+    """The smoke test in one line."""
+    if not event.ok:
+        return f"a short request: {event.why}"
+    first = "" if event.first_token_s is None else f", first token {event.first_token_s:.2f} s"
+    speed = "" if event.tokens_per_s is None else f", {event.tokens_per_s:.1f} tokens/s"
+    notes = "".join(f"; {note}" for note in event.notes)
+    return f"a short request was answered: {event.text!r}{first}{speed}{notes}"

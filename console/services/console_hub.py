@@ -30,7 +30,7 @@ from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preflighted import with_preflight
 from console.services.preparing import Preparing
-from console.services.smoke import api_address, ask_health, ask_text
+from console.services.smoke import api_address, ask_health
 from console.services.stop import Stop
 from console.services.tail import Resume, Tail
 
@@ -222,7 +222,8 @@ class ConsoleHub(Preparing):
             changed=tuple(self._ledger.changes(recipe)),
             judge=recipe.smoke_judge,
         )
-        follower = self._open(event, secrets=plan.secrets | secret_values(recipe.env, recipe.args))
+        secrets = plan.secrets | secret_values(recipe.env, recipe.args)
+        follower = self._open(event, secrets=secrets, checks=recipe.smoke)
         follower.keep_plan(recipe, plan, facts)
         self._choose()
         return follower
@@ -395,11 +396,4 @@ class ConsoleHub(Preparing):
         answer = await ask_health(link, host, state.port, state.served_name)
         if answer.state != "healthy":
             return {"ok": False, "text": "", "why": f"the API is {answer.state}: {answer.detail}"}
-        result = await ask_text(link, host, state.port, state.served_name, now=self._clock.monotonic, judge=state.judge)
-        return {
-            "ok": result.ok,
-            "text": result.text,
-            "why": result.why,
-            "first_token_s": result.first_token_s,
-            "tokens_per_s": result.tokens_per_s,
-        }
+        return (await self._ready[state.deployment].whole()).as_mapping()

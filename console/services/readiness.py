@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from console.base.clock import Clock
 from console.boot.events import ApiSeen, DeadlinePassed, SmokeDone
 from console.boot.state import Phase
 from console.cluster.model import Cluster
+from console.recipe.model import SmokePrompt
 from console.services.follower import Follower
-from console.services.smoke import api_address, ask_health, ask_text
+from console.services.smoke import SmokeResult, api_address, ask_health, ask_text
+from console.services.smoke_run import run_smoke
 from console.transport.base import Fleet
 
 HEALTH_BEAT_S = 1.0
@@ -19,13 +22,21 @@ BAD_TEXT_RETRY_S = 10.0
 
 
 class Readiness:
-    """Asks the head of one deployment, from the head."""
+    """Asks the head of one deployment, from the head. checks: the recipe's own prompts, asked before the word ready."""
 
-    def __init__(self, follower: Follower, fleet: Fleet, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        fleet: Fleet,
+        cluster: Cluster,
+        clock: Clock,
+        checks: Sequence[SmokePrompt] = (),
+    ) -> None:
         self._follower = follower
         self._fleet = fleet
         self._host = api_address(cluster.api_host)
         self._clock = clock
+        self._checks = tuple(checks)
 
     async def until_over(self) -> None:
         """Watch the API as long as the boot lives: to ready, and then with a request now and again."""
@@ -65,9 +76,12 @@ class Readiness:
             self._follower.apply(ApiSeen(self._clock.wall(), answer.state, answer.detail))
         if answer.state != "healthy" or not ask:
             return
-        result = await ask_text(
-            link, self._host, state.port, state.served_name, now=self._clock.monotonic, judge=state.judge
-        )
+        if state.ready_at is None:
+            result = await self.whole()
+        else:
+            result = await ask_text(
+                link, self._host, state.port, state.served_name, now=self._clock.monotonic, judge=state.judge
+            )
         state = self._follower.state
         if state.phase in (Phase.STOPPING, Phase.STOPPED):
             return  # a request that a stop cut off says nothing of the model
@@ -80,7 +94,21 @@ class Readiness:
                 result.first_token_s,
                 result.tokens_per_s,
                 canary=state.ready_at is not None,
+                notes=result.notes,
             )
+        )
+
+    async def whole(self) -> SmokeResult:
+        """The whole smoke test, as before the word ready."""
+        state = self._follower.state
+        return await run_smoke(
+            self._fleet.link(state.head_node),
+            self._host,
+            state.port,
+            state.served_name,
+            now=self._clock.monotonic,
+            judge=state.judge,
+            checks=self._checks,
         )
 
     async def deadline(self) -> None:

@@ -18,6 +18,7 @@ from console.boot.to_json import stamp
 from console.cluster.model import Cluster
 from console.enginelog.records import Record
 from console.probe import telemetry_program
+from console.recipe.model import SmokePrompt
 from console.services.census import Census, Found, take_census
 from console.services.compare import compared
 from console.services.discovery import by_deployment, open_found
@@ -311,9 +312,13 @@ class Watching:
             names = ", ".join(f"{f.node}: {f.name}" for f in rows[:4])
             self._tell("warn", f"containers carry our label but tell no rank: {names}")
             return None
-        return self._open(event)
+        # Its labels name the recipe by its text: another text of the same name may ask something else.
+        recipe = next((r for r in self._recipes if (r.slug, r.digest) == (event.recipe, event.digest)), None)
+        return self._open(event, checks=recipe.smoke if recipe is not None else ())
 
-    def _open(self, event: BootOpened, *, secrets: frozenset[str] = frozenset()) -> Follower:
+    def _open(
+        self, event: BootOpened, *, secrets: frozenset[str] = frozenset(), checks: Sequence[SmokePrompt] = ()
+    ) -> Follower:
         follower = Follower(
             event,
             fleet=self._fleet,
@@ -328,7 +333,7 @@ class Watching:
             earlier=self._ledger.stage_times(event.recipe),
         )
         self._followers[event.deployment] = follower
-        self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock)
+        self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, checks)
         self._known.add(event.deployment)
         for name, watch in self._watches.items():
             if watch.trouble:

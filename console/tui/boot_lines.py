@@ -85,6 +85,7 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
         if boot.smoke_why:
             spans.append((f"   {safe(boot.smoke_why)}", "bad"))
         elif boot.smoke_text:
+            spans += [(f"   {safe(note)}", "warn") for note in boot.smoke_notes]
             spans.append((f"   it said: {safe(boot.smoke_text, limit=120)}", "dim"))
         return clip(spans, width)
     if boot.phase.over:

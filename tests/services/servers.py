@@ -56,6 +56,7 @@ class Server:
     def __init__(self, answer: Handler) -> None:
         self._answer = answer
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
         self.port = 0
         self.open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -65,6 +66,8 @@ class Server:
         self.open[task] = writer
         try:
             head = await reader.readuntil(b"\r\n\r\n")
+            length = next((h for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:")), b":0")
+            self.bodies.append(await reader.readexactly(int(length.split(b":")[1])))
             self.requests.append(head.split(b"\r\n")[0].decode())
             await self._answer(head, writer)
             await writer.drain()
