@@ -13,6 +13,7 @@ from console.cli.follow import Teller, follow_to_ready, tell_notices
 from console.cli.out import Out
 from console.cli.world import World
 from console.plan.to_json import plan_json
+from console.recipe.model import SyncImage
 from console.services.hub import HubApi
 from console.services.launch import LaunchFailed
 from console.services.stop import in_words
@@ -26,7 +27,7 @@ def _may_change(args: argparse.Namespace) -> None:
 async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
     if args.dry_run:
         async with world.hub(watch=False) as hub:
-            made = await hub.plan(args.name, nodes=args.nodes, head=args.head)
+            made = await hub.plan(args.name, nodes=args.nodes, head=args.head, sync_image=_sync(args))
         if out.as_json:
             out.data({"schema": 1, **plan_json(made)})
         else:
@@ -50,7 +51,8 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             head=args.head,
             override=tuple(args.override),
             keep_on_failure=not args.rollback,
-            **_prepared(args),
+            drop_caches=args.drop_caches,
+            sync_image=_sync(args),
         )
     except LaunchFailed as failed:
         _tell_nodes(failed.results, out)
@@ -72,7 +74,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
 def _tell_abort(hub: HubApi, out: Out) -> None:
     """What is true on each node now; a boot that this console did not open is not spoken of."""
     boot = hub.snapshot().boot
-    steps = [] if boot is None or boot.adopted else boot.steps
+    steps = [] if boot is None or boot.adopted else [s for s in boot.steps if s.name.startswith("start")]
     words = {"done": "started", "running": "unknown"}
     results = {n: (words.get(state, state), s.details.get(n, "")) for s in steps for n, state in s.states.items()}
     if any(state in ("started", "unknown") for state, _ in results.values()):
@@ -82,9 +84,9 @@ def _tell_abort(hub: HubApi, out: Out) -> None:
     _tell_nodes(results, out, result="aborted")
 
 
-def _prepared(args: argparse.Namespace) -> dict[str, bool]:
-    """What is done before the launch, as asked for."""
-    return {name: True for name in ("drop_caches", "sync_image") if getattr(args, name, False)}
+def _sync(args: argparse.Namespace) -> SyncImage | None:
+    """None: as the recipe says."""
+    return "differs" if args.sync_image else "never" if args.no_sync_image else None
 
 
 def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out, *, result: str = "failed") -> None:

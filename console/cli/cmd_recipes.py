@@ -57,9 +57,9 @@ def _one(name: str, good: Sequence[Recipe], bad: Sequence[RecipeProblem], out: O
         out.line(f"  env       {key}={value}")
     for mount in recipe.mounts:
         out.line(f"  mount     {mount.host} -> {mount.container}{' (read only)' if mount.read_only else ''}")
-    for table, values in (("guard", recipe.guard.changes()), ("launch", _launch(recipe))):
-        for key, value in values.items():
-            out.line(f"  {table:9} {key} = {json.dumps(value)}")
+    for table, options in (("guard", recipe.guard.changes()), ("launch", _launch(recipe))):
+        for key, option in options.items():
+            out.line(f"  {table:9} {key} = {json.dumps(option)}")
     for key, value in recipe.extra.items():
         out.line(f"  unknown   {key} = {json.dumps(plain(value), default=str)}")
     for finding in recipe.findings:

@@ -102,7 +102,9 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--rollback", action="store_true", help="if the launch fails, remove what was started")
     p.add_argument("--dry-run", action="store_true", help="show everything, run nothing")
     p.add_argument("--drop-caches", action="store_true", help="give the nodes' page cache back first")
-    p.add_argument("--sync-image", action="store_true", help="copy the image to nodes that lack it first")
+    group = p.add_mutually_exclusive_group()
+    group.add_argument("--sync-image", action="store_true", help="copy the image to nodes that lack it or have another")
+    group.add_argument("--no-sync-image", action="store_true", help="refuse where the image is missing, copy nothing")
     p.add_argument("--note", metavar="TEXT", help="a note for the ledger")
 
     p = add("status", "what runs, and how it is, asked now")

@@ -210,6 +210,18 @@ PREFLIGHT: Final[Rows] = (
         "Copy it with `nightdeck image sync`.",
     ),
     (
+        "image-copied",
+        INFO,
+        "The launch copies the image to this node from one that has it, before anything starts.",
+        'Nothing to do; `--no-sync-image`, or `[launch] sync_image = "never"`, refuses instead.',
+    ),
+    (
+        "image-no-room",
+        BLOCK,
+        "An image needs its size twice while it is loaded: the copy would fill the node's disk.",
+        "Free space where the container engine keeps its images (`docker image prune`).",
+    ),
+    (
         "image-differs",
         WARN,
         "Ids differ between nodes: another build, or the same one under another storage driver.",

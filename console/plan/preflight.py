@@ -12,9 +12,11 @@ from console.cluster.model import Cluster
 from console.plan.codes import finding, unique
 from console.plan.effective import effective
 from console.plan.model import Plan
+from console.plan.odd import odd
 from console.plan.preflight_engines import engine_findings
 from console.plan.preflight_fabric import fabric_findings
 from console.plan.preflight_host import host_findings
+from console.plan.preflight_images import image_findings
 from console.plan.preflight_mounts import mount_findings
 from console.plan.preflight_routes import route_findings
 from console.plan.sizes import GIB, gib
@@ -48,7 +50,7 @@ def preflight(
         found += _engine(name, fact)
         found += _disk(name, fact, plan)
         found += _clock(name, fact)
-    found += _image(plan.image, present)
+    found += image_findings(recipe, cluster, plan, facts)
     found += _ports(recipe, plan, present)
     found += _same(present, cluster, plan)
     found += _differing(present)
@@ -124,56 +126,6 @@ def _clock(name: str, fact: NodeFacts) -> Iterator[Finding]:
         yield finding("recently-booted", f"{name} was started {uptime / 60:.0f} min ago", node=name)
 
 
-def _image(image: str, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
-    ids: dict[str, str] = {}
-    for name, fact in present.items():
-        if isinstance(fact.image_ids, Absent):
-            continue
-        found = next((fact.image_ids[ref] for ref in _references(image) if ref in fact.image_ids), None)
-        if found is None:
-            yield finding("image-missing", f"{name} has no image {image}", node=name, observed="none", expected=image)
-        else:
-            ids[name] = found
-    same = _same_layers(image, present, ids)
-    if same is not None:
-        yield same
-        return
-    drivers = {str(fact.storage_driver) for fact in present.values() if known(fact.storage_driver)}
-    note = f"; storage drivers differ too ({', '.join(sorted(drivers))})" if len(drivers) > 1 else ""
-    yield from _odd("image-differs", f"Ids of {image}", ids, note, short=19)
-
-
-def _same_layers(image: str, present: Mapping[str, NodeFacts], ids: Mapping[str, str]) -> Finding | None:
-    """Different Ids of one content: where every node says its layers, and they are equal."""
-    if len(set(ids.values())) < 2:
-        return None
-    contents: set[tuple[str, ...]] = set()
-    for name in ids:
-        launch = present[name].launch
-        if isinstance(launch, Absent) or isinstance(launch.images, Absent):
-            return None
-        found = next((launch.images[r] for r in _references(image) if r in launch.images), None)
-        if found is None or not found.layers:
-            return None
-        contents.add((found.settings, *found.layers))
-    if len(contents) != 1:
-        return None
-    short = ", ".join(sorted({value[:19] for value in ids.values()}))
-    return finding("image-other-id", f"{image} has the same layers under {len(set(ids.values()))} Ids: {short}")
-
-
-def _references(image: str) -> tuple[str, ...]:
-    """The names by which container engines list one image."""
-    last = image.rsplit("/", 1)[-1]
-    full = image if ":" in last or "@" in last else f"{image}:latest"
-    out = [image, full, f"localhost/{full}"]
-    if "/" not in image:
-        out.append(f"docker.io/library/{full}")
-    elif "." not in image.split("/", 1)[0]:
-        out.append(f"docker.io/{full}")
-    return tuple(out)
-
-
 def _ports(recipe: Recipe, plan: Plan, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
     head = present.get(plan.head_node)
     if head is None or isinstance(head.listening_ports, Absent):
@@ -224,23 +176,4 @@ def _differing(present: Mapping[str, NodeFacts]) -> Iterator[Finding]:
             for name, value in values.items()
             if not isinstance(value, Absent) and value != ()
         }
-        yield from _odd(code, what, texts)
-
-
-def _odd(code: str, what: str, values: Mapping[str, str], note: str = "", short: int = 60) -> Iterator[Finding]:
-    """One finding that names the nodes of each value, the most common value first."""
-    groups: dict[str, list[str]] = {}
-    for name, value in values.items():
-        groups.setdefault(value, []).append(name)
-    if len(groups) < 2:
-        return
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    texts = [f"{value[:short]} on {', '.join(names)}" for value, names in ordered]
-    odd = ordered[1][1][0] if len(ordered) == 2 and len(ordered[1][1]) == 1 else None
-    yield finding(
-        code,
-        f"{what} differ: {'; '.join(texts)}{note}",
-        node=odd,
-        observed=ordered[1][0][:short],
-        expected=ordered[0][0][:short],
-    )
+        yield from odd(code, what, texts)

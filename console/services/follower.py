@@ -88,6 +88,7 @@ class Follower:
         self._explainer = Explainer(self.board, cluster)
         self._stop_at: float | None = None
         self._launching = not event.adopted
+        self._settled_at = 0.0
         if event.adopted:
             self._remember()
         self._keeper.event(event)
@@ -133,6 +134,7 @@ class Follower:
     def launch_over(self) -> None:
         """The launch has ended, however: from now on a rank that had a container and has none has lost it."""
         self._launching = False
+        self._settled_at = self._clock.wall()
 
     def extend_deadline(self, seconds: float) -> None:
         """More time, counted from now where the deadline has passed already."""
@@ -218,7 +220,7 @@ class Follower:
                 self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent"))
 
     def _late(self) -> bool:
-        return self._clock.wall() - self.state.launched_at > ABSENT_AFTER_S
+        return self._clock.wall() - max(self.state.launched_at, self._settled_at) > ABSENT_AFTER_S
 
     def _seen(self, rank: int, row: Container, node: str) -> None:
         if isinstance(row.state, Absent):

@@ -13,14 +13,13 @@ from console.base.errors import NightdeckError
 from console.base.text import clean_line, decode
 from console.base.units import size_text
 from console.cluster.model import Cluster
+from console.plan.preflight_images import ROOM_FACTOR
 from console.services.image_chain import Hop, run_chain
 from console.services.image_load import Load
 from console.services.images import Holding, Image, cli_of, inspect, look, reference_image, room
 from console.transport.base import Fleet, TransportError
 
 PASSES: Final = 4
-# `docker load` unpacks into a folder of its own first, so an image needs its size twice while it comes, and a margin.
-ROOM_FACTOR: Final = 2.1
 TAG_S: Final = 30.0
 # States of a node's result.
 HAS, SAME, COPIED, TAGGED, FAILED, NO_ROOM, UNKNOWN = (

@@ -11,21 +11,30 @@ from console.base.absent import NOT_SAMPLED, Absent
 from console.base.errors import NightdeckError, UsageError
 from console.base.units import rate_text
 from console.boot.events import StepChanged
+from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.files.build_context import find_context
-from console.plan.choose import choose_nodes
 from console.plan.codes import finding, unique
 from console.plan.model import Plan
-from console.recipe.model import Recipe
+from console.recipe.model import Recipe, SyncImage
 from console.services.engine_help import known_flags, unknown
 from console.services.follower import Follower
 from console.services.image_build import build_image
+from console.services.image_step import CopyStep, image_source
 from console.services.image_sync import NodeImage, sync_image
 from console.services.images import Image, inspect
+from console.services.launch import LaunchFailed
+from console.services.lease import LeaseTaken
 from console.services.measuring import Measuring
 from console.services.page_cache import Dropped, drop_caches
 
 DROP_STEP = "drop page cache"
+COPY_STEP = "copy image"
+
+
+def syncing(recipe: Recipe, sync_image: SyncImage | None) -> Recipe:
+    """The recipe with what was asked for in place of its own `[launch] sync_image`."""
+    return recipe if sync_image is None else replace(recipe, launch=replace(recipe.launch, sync_image=sync_image))
 
 
 class Preparing(Measuring):
@@ -35,9 +44,14 @@ class Preparing(Measuring):
         super().__init__(**parts)
         self._help: dict[tuple[str, tuple[str, ...] | None], frozenset[str]] = {}
 
-    def _begin_job(self, job: str) -> None:
+    def _may_act(self, job: str) -> None:
         if self._read_only:
             raise UsageError(f"{job}: this console is read-only")
+
+    def _begin_job(self, job: str, *, take_over: bool = False) -> None:
+        self._may_act(job)
+        if self._controls_view.state == "taken" and not take_over:
+            raise LeaseTaken(self._controls_view.holder)
         if self._job:
             raise UsageError(f"{job}: {self._job} is still under way", remedy="wait for it, or abort it")
         self._job = job
@@ -147,28 +161,48 @@ class Preparing(Measuring):
         ]
         return replace(plan, findings=unique([*plan.findings, *found]))
 
-    async def _images_before(self, recipe: Recipe, nodes: int | None, head: str | None) -> None:
-        """A step of a launch, before its plan: the image on every node that takes part. Raises NightdeckError where a
-        node did not get it."""
-        chosen = [n.name for n in choose_nodes(recipe, self._cluster, node_count=nodes, head=head)]
-        job = self._job
+    async def _image_before(self, plan: Plan, facts: Mapping[str, NodeFacts | Absent], follower: Follower) -> bool:
+        """A step of a launch: the image to the nodes of which the plan says that they get it; False: to none. The time
+        that it takes is not the engine's: the deadline moves by it. Raises LaunchFailed where a node did not get it."""
+        lacking = [f.node for f in plan.findings if f.code == "image-copied" and f.node]
+        if not lacking:
+            return False
+        began, job = self._clock.monotonic(), self._job
+        step = CopyStep(lambda *row: follower.apply(StepChanged(self._clock.wall(), COPY_STEP, *row)))
 
         def told(row: NodeImage) -> None:
+            step.told(row)
             if row.state == "copying" and row.total_bytes:
-                share = min(99, 100 * row.moved_bytes // row.total_bytes)
-                self._job = f"{job}: image to {row.node}, {share} % at {rate_text(row.rate)}"
+                self._job = f"{job}: image to {row.node}, {step.percent(row)} % at {rate_text(row.rate)}"
                 self._touch()
 
-        done = await sync_image(self._fleet, self._cluster, recipe.docker_image, chosen, clock=self._clock, told=told)
-        self._job = job
-        self._facts_changed()
+        source = image_source(plan, facts, lacking)
+        try:
+            done = await sync_image(
+                self._fleet, self._cluster, plan.image, lacking, clock=self._clock, told=told, source=source
+            )
+        except NightdeckError as error:
+            raise self._not_started(plan, error.what, error.where or lacking[0], error.remedy, {}) from error
+        except asyncio.CancelledError:
+            step.ended("aborted")
+            raise
+        finally:
+            self._job = job
+            self._facts_changed()
+        follower.extend_deadline(self._clock.monotonic() - began)
         bad = [row for row in done.values() if not row.good]
         if bad:
             words = "; ".join(f"{row.node}: {row.state.replace('_', ' ')}: {row.detail}" for row in bad)
-            raise NightdeckError(f"not every node has {recipe.docker_image}: {words}", remedy="nothing was started")
-        moved = [row.node for row in done.values() if row.state == "copied"]
-        if moved:
-            self._tell("info", f"{recipe.docker_image} was copied to {', '.join(moved)}")
+            remedy = "nothing was started; what was copied whole stays"
+            details = {row.node: row.detail for row in bad}
+            raise self._not_started(plan, f"not every node has {plan.image}: {words}", bad[0].node, remedy, details)
+        self._tell("info", f"{plan.image} was copied to {', '.join(done)}")
+        return True
+
+    @staticmethod
+    def _not_started(plan: Plan, what: str, where: str, remedy: str, details: Mapping[str, str]) -> LaunchFailed:
+        results = {r.node: ("not_started", details.get(r.node, "")) for r in plan.ranks}
+        return LaunchFailed(what, where=where, remedy=remedy, results=results)
 
     def _facts_changed(self) -> None:
         """What the nodes said of themselves does not hold any more."""

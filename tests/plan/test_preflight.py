@@ -10,12 +10,14 @@ import pytest
 from console.base.absent import NOT_SAMPLED, Absent
 from console.base.findings import Finding
 from console.cluster.facts import Hca, Interface, NodeFacts
+from console.cluster.launch_facts import ImageFact, LaunchFacts
 from console.plan.preflight import preflight, verdict
 from console.recipe.model import LaunchOptions
 from tests.plan.build import GIB, all_facts, codes, plan_of, safe, seed, spark_facts, sparks, tiny
 
 QUIET = {"shm-size-no-effect", "ready-timeout-note", "offline-hub-model", "local-image"}
 DENIED = Absent("permission denied while trying to connect to the docker API")
+NEVER = safe(launch=LaunchOptions(sync_image="never"))
 OTHER_IMAGE = {"dsv41-flash:local": "sha256:" + "b" * 64}
 
 
@@ -49,7 +51,7 @@ def link(mtu: int = 9000, up: bool = True, speed: int = 200_000, address: str = 
     [
         ({"container_version": DENIED}, "docker-permission", "block", "dgx6"),
         ({"container_cli": Absent("docker: command not found")}, "container-engine-missing", "block", "not found"),
-        ({"image_ids": {}}, "image-missing", "block", "dgx6 has no image dsv41-flash:local"),
+        ({"image_ids": {}}, "image-copied", "info", "dgx6 has no image dsv41-flash:local: the launch copies it there"),
         ({"image_ids": OTHER_IMAGE}, "image-differs", "warn", "sha256:bbbbbbbbbbbb on dgx6"),
         ({"architecture": "x86_64"}, "architecture-differs", "block", "x86_64 on dgx6"),
         ({"gpu_driver": "580.173.02"}, "driver-differs", "warn", "580.173.02 on dgx6"),
@@ -102,7 +104,7 @@ def test_ports_matter_on_the_head_alone(port: int, blocks: bool) -> None:
 def test_an_unreachable_node_blocks_and_the_rest_is_still_checked() -> None:
     facts = one_changed("dgx2", image_ids={})
     facts["dgx6"] = Absent("connection timed out")
-    found = findings(facts)
+    found = findings(facts, NEVER)
     assert [(f.node, f.observed) for f in found if f.code == "unreachable"] == [("dgx6", "connection timed out")]
     assert "image-missing" in codes(found) and verdict(found) == "blocked"
     assert found[0].severity == "block"
@@ -121,6 +123,47 @@ def test_facts_that_were_not_asked_for_say_nothing() -> None:
 
 def test_hosts_that_share_a_kernel_are_not_one_machine() -> None:
     assert "same-machine" not in codes(findings(all_facts(sparks(), boot_id="one")))
+
+
+def image_rows(found: Any) -> list[tuple[str, str | None]]:
+    return [(f.code, f.node) for f in found if f.code.startswith("image-")]
+
+
+def test_an_image_that_some_lack_is_copied_where_the_recipe_lets_it() -> None:
+    facts = one_changed("dgx2", image_ids={})
+    assert image_rows(findings(facts)) == [("image-copied", "dgx2")]
+    refused = [f for f in findings(facts, NEVER) if f.code == "image-missing"]
+    assert [f.node for f in refused] == ["dgx2"] and "it is on dgx1, dgx3, dgx4" in refused[0].message
+    nobody = findings(all_facts(sparks(), image_ids={}))
+    assert image_rows(nobody) == [("image-missing", f"dgx{i}") for i in range(1, 9)]
+    assert "no node of the cluster has it" in nobody[0].message
+
+
+def test_who_has_the_image_may_be_no_node_of_the_launch() -> None:
+    cluster, recipe = sparks(), safe(required_nodes=2, tensor_parallel_size=2)
+    facts = all_facts(cluster, image_ids={})
+    facts["dgx7"] = spark_facts("dgx7", 7)
+    plan = plan_of(recipe, cluster, facts)
+    found = preflight(recipe, cluster, plan, facts)
+    assert image_rows(found) == [("image-copied", "dgx1"), ("image-copied", "dgx2")]
+    assert all("from dgx7" in f.message for f in found if f.code == "image-copied")
+
+
+def test_images_that_differ_are_made_one_where_the_recipe_wants_it() -> None:
+    found = findings(one_changed(image_ids=OTHER_IMAGE), safe(launch=LaunchOptions(sync_image="differs")))
+    assert image_rows(found) == [("image-copied", "dgx6")]
+
+
+def test_no_room_for_the_image_blocks_before_anything_runs() -> None:
+    image = ImageFact("sha256:" + "a" * 64, ("sha256:1",), 24 * GIB)
+    facts = one_changed(image_ids={}, disk_free_bytes={"/var/lib/docker": 40 * GIB, "/mnt/nas/hf": 9_000 * GIB})
+    for name, fact in facts.items():
+        assert isinstance(fact, NodeFacts)
+        if name != "dgx6":
+            facts[name] = replace(fact, launch=LaunchFacts(images={"dsv41-flash:local": image}))
+    found = findings(facts)
+    assert image_rows(found) == [("image-no-room", "dgx6")] and verdict(found) == "blocked"
+    assert "40.0 GiB are free where images lie: 50.4 GiB are needed" in found[0].message
 
 
 def test_images_under_other_names() -> None:
@@ -157,7 +200,7 @@ def test_a_recipe_may_override_by_itself() -> None:
 
 
 def test_an_override_by_name_leaves_the_risk() -> None:
-    found = findings(one_changed(image_ids={}))
+    found = findings(one_changed(image_ids={}), NEVER)
     assert verdict(found) == "blocked" and verdict(found, ["image-missing"]) == "risky"
     assert verdict(found, ["port-busy"]) == "blocked"
     assert verdict(()) == "ready"
