@@ -14,22 +14,23 @@ from console.base.secrets import secret_values
 from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
-from console.boot.to_json import stamp
 from console.cluster.facts import NodeFacts
 from console.plan.launch_ask import asks
 from console.plan.model import Plan
 from console.plan.render import make_plan
-from console.recipe.model import Recipe
+from console.recipe.model import Recipe, SyncImage
 from console.services.census import Census, Found, take_census
+from console.services.controls import Controls
 from console.services.discovery import by_deployment
 from console.services.facts import gather_facts
 from console.services.follower import Follower
+from console.services.hub import ControlsView
 from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
-from console.services.lease import Lease, controls
+from console.services.lease import Lease
 from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preflighted import with_preflight
-from console.services.preparing import Preparing
+from console.services.preparing import Preparing, syncing
 from console.services.smoke import api_address, ask_health
 from console.services.stop import Stop
 from console.services.tail import Resume, Tail
@@ -48,11 +49,31 @@ class ConsoleHub(Preparing):
         self._facts_at = -1e9
         self._facts_for: tuple[str, str, str] = ("", "", "")
         self._facts_lock = asyncio.Lock()
+        self.controls = Controls(
+            self._fleet,
+            [n.name for n in self._cluster.nodes],
+            self._by,
+            self._clock,
+            told=self._tell,
+            acted=self._acted,
+            changed=self._controls_changed,
+        )
 
     async def close(self) -> None:
         """A command that returns at once still waits until its guards stand."""
         await self.vigil.guards_stand()
+        await self.controls.close()
         await super().close()
+
+    def _acted(self, action: str, detail: str) -> None:
+        """Into the journal of the boot on show; without one the notice alone tells."""
+        shown = self._followers.get(self._show or "")
+        if shown is not None:
+            shown.apply(Acted(self._clock.wall(), action, detail, self._by))
+
+    def _controls_changed(self) -> None:
+        self._controls_view = self.controls.view
+        self._touch()
 
     # -- facts and plans ----------------------------------------------------------------------------------------
 
@@ -105,8 +126,9 @@ class ConsoleHub(Preparing):
         head: str | None = None,
         ask_nodes: bool = True,
         fresh: bool = False,
+        sync_image: SyncImage | None = None,
     ) -> Plan:
-        found = self._shelf.get(recipe)
+        found = syncing(self._shelf.get(recipe), sync_image)
         not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
         facts = await self._ask_facts(found, fresh_s=0.0 if fresh else FACTS_KEEP_S) if ask_nodes else not_asked
         made = await self._make(found, facts, self._ledger.next_number(), nodes, head)
@@ -129,29 +151,33 @@ class ConsoleHub(Preparing):
         override: Sequence[str] = (),
         keep_on_failure: bool = True,
         drop_caches: bool = False,
-        sync_image: bool = False,
+        sync_image: SyncImage | None = None,
+        take_over: bool = False,
     ) -> BootState:
-        self._begin_job(f"launching {recipe}")
+        self._begin_job(f"launching {recipe}", take_over=take_over)
         try:
             # Facts take longer than the lease and are asked beside it; the census comes after it, or it could be old.
             self._owner.spawn("facts", self._ask_facts(self._shelf.get(recipe), fresh_s=LAUNCH_FACTS_KEEP_S))
-            async with self._controls(f"launching {clean_line(recipe, limit=60)}", override):
-                if sync_image:
-                    await self._images_before(self._shelf.get(recipe), nodes, head)
-                return await self._launch(recipe, nodes, head, override, keep_on_failure, drop_caches)
+            doing = f"launching {clean_line(recipe, limit=60)}"
+            async with self._controls(doing, override, take_over=take_over) as lease:
+                return await self._launch(
+                    lease, recipe, nodes, head, override, keep_on_failure, drop_caches, sync_image
+                )
         finally:
             self._end_job()
 
     async def _launch(
         self,
+        lease: Lease,
         name: str,
         nodes: int | None,
         head: str | None,
         override: Sequence[str],
         keep_on_failure: bool,
         drop_caches: bool = False,
+        sync_image: SyncImage | None = None,
     ) -> BootState:
-        recipe = self._shelf.get(name)
+        recipe = syncing(self._shelf.get(name), sync_image)
         facts, census = await asyncio.gather(
             self._ask_facts(recipe, fresh_s=LAUNCH_FACTS_KEEP_S),
             take_census(self._fleet, self._cluster),
@@ -178,24 +204,34 @@ class ConsoleHub(Preparing):
                 ),
             )
         follower = self._open_launch(plan, recipe, facts)
+        follower.apply(Acted(self._clock.wall(), "launch", recipe.slug, self._by))
+        if lease.taken_from:
+            follower.apply(Acted(self._clock.wall(), "controls taken over", f"from {lease.taken_from}", self._by))
         for code in override:
             follower.apply(Acted(self._clock.wall(), "override", code, self._by))
-        launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply)
+        launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply, lambda: lease.fences)
         try:
+            if await self._image_before(plan, facts, follower):
+                refuse_leftovers(await take_census(self._fleet, self._cluster), chosen=chosen)
             if drop_caches or wants_drop(recipe):
                 await self._drop_before(plan, follower)
             await launch.run()
         except asyncio.CancelledError:
             follower.launch_over()
-            follower.apply(BootFailed(self._clock.wall(), "the launch was aborted by the operator"))
+            lost = f"aborted: {lease.taken_by} took the controls" if lease.taken_by else "aborted by the operator"
+            follower.apply(BootFailed(self._clock.wall(), f"the launch was {lost}"))
+            raise
+        except LaunchRefused as refused:
+            follower.launch_over()
+            follower.apply(BootFailed(self._clock.wall(), refused.what))
             raise
         except LaunchFailed as failed:
             follower.launch_over()
             rank = next((r for r in plan.ranks if r.node == failed.where), None)
             follower.apply(BootFailed(self._clock.wall(), failed.what, rank.rank if rank else None, failed.where))
-            if keep_on_failure:
+            if keep_on_failure and not failed.nothing_started:
                 self.vigil.launching(plan, recipe)
-            else:
+            elif not failed.nothing_started:
                 await self._stop(plan.deployment, 10.0, None)
             raise
         # After the containers, which need the node's processors first; weights take minutes before memory is short.
@@ -228,26 +264,34 @@ class ConsoleHub(Preparing):
         self._choose()
         return follower
 
-    async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
-        self._begin_job("stopping")
+    async def stop(
+        self, deployment: str | None = None, *, grace_s: float = 30.0, take_over: bool = False
+    ) -> Mapping[str, tuple[str, str]]:
+        self._begin_job("stopping", take_over=take_over)
         try:
-            async with self._controls("stopping", must=False):
+            async with self._controls("stopping", must=False, take_over=take_over):
                 return await self._stop(deployment, grace_s, None)
         finally:
             self._end_job()
 
     def _controls(
-        self, doing: str, override: Sequence[str] = (), *, must: bool = True
+        self, doing: str, override: Sequence[str] = (), *, must: bool = True, take_over: bool = False
     ) -> AbstractAsyncContextManager[Lease]:
-        return controls(
-            self._fleet,
-            [n.name for n in self._cluster.nodes],
-            f"{self._by}, {doing}",
-            since=(stamp(self._clock.wall()) or "")[11:19] + " UTC",
-            told=lambda text: self._tell("warn", text),
-            override=override,
-            must=must,
-        )
+        return self.controls.during(doing, override=override, must=must, take_over=take_over)
+
+    async def look_at_controls(self) -> ControlsView:
+        return await self.controls.look()
+
+    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+        self._may_act("holding the controls")
+        return await self.controls.hold(take_over=take_over)
+
+    async def ask_controls(self) -> ControlsView:
+        self._may_act("asking for the controls")
+        return await self.controls.ask()
+
+    async def release_controls(self) -> ControlsView:
+        return await self.controls.release()
 
     async def _stop(
         self, deployment: str | None, grace_s: float, census: Census | None
@@ -343,16 +387,23 @@ class ConsoleHub(Preparing):
         head: str | None = None,
         override: Sequence[str] = (),
         grace_s: float = 30.0,
+        take_over: bool = False,
     ) -> BootState:
-        self._begin_job("restarting")
+        self._begin_job("restarting", take_over=take_over)
         try:
-            async with self._controls("restarting", override):
-                return await self._restart(recipe, nodes, head, override, grace_s)
+            async with self._controls("restarting", override, take_over=take_over) as lease:
+                return await self._restart(lease, recipe, nodes, head, override, grace_s)
         finally:
             self._end_job()
 
     async def _restart(
-        self, recipe: str | None, nodes: int | None, head: str | None, override: Sequence[str], grace_s: float
+        self,
+        lease: Lease,
+        recipe: str | None,
+        nodes: int | None,
+        head: str | None,
+        override: Sequence[str],
+        grace_s: float,
     ) -> BootState:
         census = await take_census(self._fleet, self._cluster)
         self._adopt(census)
@@ -367,7 +418,7 @@ class ConsoleHub(Preparing):
             if bad:
                 words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
                 raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
-        return await self._launch(name, nodes, head, override, True)
+        return await self._launch(lease, name, nodes, head, override, True)
 
     async def extend_deadline(self, seconds: float) -> None:
         self._shown().extend_deadline(seconds)

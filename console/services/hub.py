@@ -14,11 +14,12 @@ from console.boot.events import Event
 from console.boot.state import BootState
 from console.cluster.model import Cluster, Node
 from console.plan.model import Plan
-from console.recipe.model import Recipe
+from console.recipe.model import Recipe, SyncImage
 from console.services.image_sync import NodeImage
 from console.services.images import Image
 from console.services.measure import MeasureSpec
 from console.services.page_cache import Dropped
+from console.services.replay_marks import Mark, Replaying
 from console.telemetry.alarms import Alarm
 from console.telemetry.sample import Sample
 from console.telemetry.trend import Lowest
@@ -109,6 +110,24 @@ class BootSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlsView:
+    """Who may change the nodes, as far as this console knows.
+
+    state: `unknown` (not looked yet), `free`, `mine`, `other`, `asking` (we asked the holder and wait), or `taken`:
+    another took them from us, and this console only watches until it holds them again. holder: whose they are, as
+    `ann@desk, launching glm since 02:58:11 UTC`; "" when free or unknown. asked_by: who asks us for them while they
+    are ours. lasting: held until they are released, not only for the action under way. at: when this was seen, epoch
+    s, None before the first look. why: what keeps us from knowing, or from holding them on every node."""
+
+    state: str = "unknown"
+    holder: str = ""
+    asked_by: tuple[str, ...] = ()
+    lasting: bool = False
+    at: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a face draws. version grows with every change; equal versions are equal pictures.
     boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is
@@ -129,6 +148,9 @@ class Snapshot:
     # Newest first, those that are over too; and the node that has the least memory, or runs out of it first.
     alarms: tuple[Alarm, ...] = ()
     lowest: Lowest | None = None
+    # Set where this is no present but a recording: what every face says then.
+    replay: Replaying | None = None
+    controls: ControlsView = ControlsView()
 
 
 class HubApi(Protocol):
@@ -184,11 +206,12 @@ class HubApi(Protocol):
         head: str | None = None,
         ask_nodes: bool = True,
         fresh: bool = False,
+        sync_image: SyncImage | None = None,
     ) -> Plan:
         """The rendered plan with all findings (lint, preflight) and the memory budget; nothing runs.
 
         ask_nodes: gather facts over SSH first; without, what only the nodes know stays open and is said to be.
-        fresh: ask them again, whatever is remembered."""
+        fresh: ask them again, whatever is remembered. sync_image: as of `launch`."""
         ...
 
     async def launch(
@@ -200,12 +223,15 @@ class HubApi(Protocol):
         override: Sequence[str] = (),
         keep_on_failure: bool = True,
         drop_caches: bool = False,
-        sync_image: bool = False,
+        sync_image: SyncImage | None = None,
+        take_over: bool = False,
     ) -> BootState:
         """Launch; returns when every container was started (or raises). Watching goes on by itself.
 
-        drop_caches: give the page cache back first (a recipe may ask for it too). sync_image: copy the image to the
-        nodes that lack it first."""
+        take_over: take the controls from whoever holds them first (also of `stop` and `restart`).
+
+        drop_caches: give the page cache back first (a recipe may ask for it too). sync_image: which
+        nodes get the image first, instead of what the recipe says."""
         ...
 
     async def preflight(
@@ -236,7 +262,9 @@ class HubApi(Protocol):
 
     async def drop_caches(self, name: str | None = None) -> Mapping[str, Dropped]: ...
 
-    async def stop(self, deployment: str | None = None, *, grace_s: float = 30.0) -> Mapping[str, tuple[str, str]]:
+    async def stop(
+        self, deployment: str | None = None, *, grace_s: float = 30.0, take_over: bool = False
+    ) -> Mapping[str, tuple[str, str]]:
         """Stop a deployment (the only live one by default; `*`: everything of ours): node -> (result, detail).
 
         Raises UsageError where several live and none is named."""
@@ -250,8 +278,27 @@ class HubApi(Protocol):
         head: str | None = None,
         override: Sequence[str] = (),
         grace_s: float = 30.0,
+        take_over: bool = False,
     ) -> BootState:
         """Stop what runs, verify that nothing is left, launch the recipe as its file is now."""
+        ...
+
+    async def look_at_controls(self) -> ControlsView:
+        """Ask the nodes who holds the controls now; nothing is changed."""
+        ...
+
+    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+        """Hold them until released, lost, or the console ends. Raises LeaseHeld (its `holder` says who), unless
+        take_over: then the other's hold ends first, its console becomes read-only and says who took them."""
+        ...
+
+    async def ask_controls(self) -> ControlsView:
+        """Leave a request that the holder sees in a second or two; returns at once (`asking`, or `mine` where they are
+        free). Handed over, or let go by an action that ends, they become ours by themselves: a notice says so."""
+        ...
+
+    async def release_controls(self) -> ControlsView:
+        """Hand them over, or withdraw the request. An action under way keeps them to its end."""
         ...
 
     async def extend_deadline(self, seconds: float) -> None: ...
@@ -292,6 +339,10 @@ class HubApi(Protocol):
 
     def boots(self) -> Sequence[BootSummary]: ...
 
+    async def open_replay(self, boot: str) -> ReplayApi:
+        """A hub that plays a boot of the ledger; whoever asked starts and closes it. Raises UsageError, DiskError."""
+        ...
+
     def themes(self) -> Sequence[ThemeColours]: ...
 
     def acknowledge_alarms(self, ident: int | None = None) -> int:
@@ -315,4 +366,37 @@ class HubApi(Protocol):
         ...
 
 
-__all__ = ["BootSummary", "Finding", "HubApi", "LogBatch", "LogLine", "NodeView", "Notice", "RecipeProblem", "Snapshot"]
+class ReplayApi(HubApi, Protocol):
+    """`HubApi` over a recording: every action is refused, and these play it. Times: seconds since its start."""
+
+    @property
+    def replaying(self) -> Replaying: ...
+
+    def pause(self, paused: bool | None = None) -> None: ...
+
+    def faster(self, steps: int = 1) -> None: ...
+
+    async def seek(self, position: float) -> None:
+        """Cancelling it leaves the replay where it came to."""
+        ...
+
+    async def go_to(self, step: int, *kinds: str) -> Mark | None:
+        """To the next mark (-1: the one before, 0: the first) of these kinds: which, None for none."""
+        ...
+
+
+__all__ = [
+    "BootSummary",
+    "ControlsView",
+    "Finding",
+    "HubApi",
+    "LogBatch",
+    "LogLine",
+    "Mark",
+    "NodeView",
+    "Notice",
+    "RecipeProblem",
+    "ReplayApi",
+    "Replaying",
+    "Snapshot",
+]

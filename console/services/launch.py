@@ -13,7 +13,7 @@ from console.boot.events import Event, StepChanged
 from console.cluster.model import Cluster
 from console.plan.model import Plan, RankPlan
 from console.services.census import Census, Found, take_census
-from console.services.scripts import MKDIR_FAILED, start_argv
+from console.services.scripts import MKDIR_FAILED, Fence, start_argv
 from console.services.stop import said_of
 from console.transport.base import Completed, Fleet, TransportError
 
@@ -35,6 +35,7 @@ class LaunchFailed(NightdeckError):
         self.results = dict(results)
         partly = any(state == "started" for state, _ in results.values())
         self.exit_code = ExitCode.PARTLY if partly else ExitCode.FAILED
+        self.nothing_started = all(state == "not_started" for state, _ in results.values())
 
 
 def refuse_leftovers(census: Census, *, chosen: Sequence[str]) -> None:
@@ -63,14 +64,26 @@ def refuse_leftovers(census: Census, *, chosen: Sequence[str]) -> None:
 
 
 class Launch:
-    """One launch of one plan. `results` is true at every moment, also after a failure or an abort."""
+    """One launch of one plan. fences: by node the lease under which it may start; once that is gone, nothing starts
+    there any more, however late the node gets to it.
 
-    def __init__(self, plan: Plan, fleet: Fleet, cluster: Cluster, clock: Clock, emit: Callable[[Event], None]) -> None:
+    `results` is true at every moment, also after a failure or an abort."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        fleet: Fleet,
+        cluster: Cluster,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        fences: Callable[[], Mapping[str, Fence]] = dict,
+    ) -> None:
         self._plan = plan
         self._fleet = fleet
         self._cluster = cluster
         self._clock = clock
         self._emit = emit
+        self._fences = fences
         self.results: dict[str, tuple[str, str]] = {r.node: ("not_started", "") for r in plan.ranks}
 
     async def run(self) -> None:
@@ -125,7 +138,9 @@ class Launch:
     async def _start(self, step: str, rank: RankPlan) -> None:
         self.results[rank.node] = ("unknown", "asked, not answered yet")
         try:
-            done = await self._fleet.link(rank.node).run(start_argv(rank.mkdirs, rank.argv), timeout=RUN_TIMEOUT_S)
+            done = await self._fleet.link(rank.node).run(
+                start_argv(rank.mkdirs, rank.argv, self._fences().get(rank.node)), timeout=RUN_TIMEOUT_S
+            )
         except TransportError as error:
             self.results[rank.node] = ("unknown", error.what)
             self._tell(step, rank.node, "unknown", error.what)

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from console.plan.model import LABEL_DEPLOYMENT
+from console.services.lease_program import FENCE
+
+# A node's hold of the controls: its pid there, and the token in its command line.
+Fence = tuple[str, str]
 
 # $1: container CLI, $2: label filter. The ids are hexadecimal words of the engine's own, so splitting them is safe.
 _CENSUS_BODY: Final = (
@@ -42,11 +46,13 @@ def census_argv(cli: str, deployment: str | None = None) -> list[str]:
     return _sh(_CENSUS, cli, _label(deployment))
 
 
-def start_argv(mkdirs: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """Make the folders as the user, then run `argv`. Exit status 91: a folder could not be made."""
-    if not mkdirs:
-        return list(argv)
-    return _sh(_START, str(len(mkdirs)), *mkdirs, *argv)
+def start_argv(mkdirs: Sequence[str], argv: Sequence[str], fence: Fence | None = None) -> list[str]:
+    """Make the folders as the user, then run `argv`. Exit status 91: a folder could not be made.
+
+    fence: pid and token of the node's own hold of the controls. Nothing is started once that has ended (exit status
+    92), and whoever takes the controls meanwhile waits until this has."""
+    start = list(argv) if not mkdirs else _sh(_START, str(len(mkdirs)), *mkdirs, *argv)
+    return start if fence is None else _sh(FENCE, *fence, *start)
 
 
 def remove_argv(cli: str, deployment: str | None, ids: Sequence[str]) -> list[str]:

@@ -23,11 +23,14 @@ from console.services.census import Census, Found, take_census
 from console.services.compare import compared
 from console.services.discovery import by_deployment, open_found
 from console.services.follower import Follower
-from console.services.hub import BootSummary, LogBatch, LogLine, Notice, Snapshot
+from console.services.hub import BootSummary, ControlsView, HubApi, LogBatch, LogLine, Notice, Snapshot
 from console.services.ledger import Ledger
 from console.services.log_store import LogStore
 from console.services.node_watch import NodeWatch
 from console.services.readiness import Readiness
+from console.services.replay import REPLAY_SPEED, ReplayHub
+from console.services.replay_rows import Source
+from console.services.replay_rows import boot as boot_source
 from console.services.series import SeriesBook
 from console.services.shelf import Shelf
 from console.services.tasks import Owner
@@ -38,6 +41,7 @@ from console.transport.base import Fleet
 FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
 NOTICES = 200
+TICK_LATE_S = 3.0
 
 
 class Watching:
@@ -75,6 +79,7 @@ class Watching:
         self._notices: deque[Notice] = deque(maxlen=NOTICES)
         self._notice_seq = 0
         self._job = ""
+        self._controls_view = ControlsView()
         self._followers: dict[str, Follower] = {}
         self._ready: dict[str, Readiness] = {}
         self._show: str | None = None
@@ -116,7 +121,8 @@ class Watching:
 
     @property
     def read_only(self) -> bool:
-        return self._read_only
+        """By the operator's word, or while another has taken the controls."""
+        return self._read_only or self._controls_view.state == "taken"
 
     def now(self) -> float:
         return self._clock.wall()
@@ -141,9 +147,10 @@ class Watching:
             problems=tuple(self._problems),
             notices=tuple(self._notices),
             job=self._job,
-            read_only=self._read_only,
+            read_only=self.read_only,
             alarms=self.vigil.alarms.all,
             lowest=self.vigil.lowest,
+            controls=self._controls_view,
         )
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -177,6 +184,12 @@ class Watching:
 
     def boots(self) -> Sequence[BootSummary]:
         return self._ledger.boots()
+
+    async def open_replay(self, boot: str) -> ReplayHub:
+        def opened() -> Source:
+            return boot_source(self._ledger.index.find(boot).entry.path)
+
+        return ReplayHub(await asyncio.to_thread(opened), self._clock, themes=self.themes(), speed=REPLAY_SPEED)
 
     async def compare_boots(self, *names: str) -> Comparison:
         return await asyncio.to_thread(compared, self._ledger.index, self._recipes, names)
@@ -231,8 +244,15 @@ class Watching:
 
     async def _tick(self) -> None:
         """Ages grow without an event: a picture a second at least."""
+        last = self._clock.monotonic()
         while True:
             await asyncio.sleep(1.0)
+            now = self._clock.monotonic()
+            # A console that stood still itself has yet to read what the nodes said meanwhile.
+            if now - last < TICK_LATE_S:
+                for watch in self._watches.values():
+                    watch.overdue(now)
+            last = now
             for follower in tuple(self._followers.values()):
                 follower.tick()
             snap = self.snapshot()
