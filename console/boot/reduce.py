@@ -31,6 +31,8 @@ from console.boot.state import BootState, Phase, RankState, Step
 
 TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
 GONE = frozenset({"exited", "dead", "absent"})
+# What is said of a node that does not answer; over as soon as it does.
+_OUT_OF_SIGHT = frozenset({"node_unreachable", "host_wedged"})
 
 
 def opened(event: BootOpened) -> BootState:
@@ -74,9 +76,9 @@ def _next(state: BootState, event: Event) -> BootState:
         case RankProgress():
             return _progress(state, event)
         case NodeLost():
-            return _node(state, event.node, trouble=event.detail or event.trouble, word=event.trouble)
+            return _settle(_lost(state, event), event.at)
         case NodeBack():
-            return _node(state, event.node, trouble="", word="")
+            return _settle(_back(state, event.node), event.at)
         case ApiSeen():
             return _settle(replace(state, api=event.state, api_detail=event.detail), event.at)
         case SmokeDone():
@@ -185,10 +187,26 @@ def _node(state: BootState, node: str, *, trouble: str, word: str) -> BootState:
     return replace(state, ranks=ranks)
 
 
+def _lost(state: BootState, event: NodeLost) -> BootState:
+    seen = any(r.reachable for r in state.ranks if r.node == event.node)
+    state = _node(state, event.node, trouble=event.detail or event.trouble, word=event.trouble)
+    return replace(state, unproven=state.unproven or (seen and state.ready_at is not None))
+
+
+def _back(state: BootState, node: str) -> BootState:
+    state = _node(state, node, trouble="", word="")
+    if all(r.reachable for r in state.ranks):
+        state = replace(state, unproven=False)
+    told = state.cause
+    if told is not None and told.node == node and told.cls in _OUT_OF_SIGHT and state.phase is not Phase.FAILED:
+        state = replace(state, cause=None, others=())
+    return state
+
+
 def _smoke(state: BootState, event: SmokeDone) -> BootState:
     if event.ok and state.phase is not Phase.FAILED:
         # All ranks work on an answer: what was blamed before it is over.
-        state = replace(state, cause=None, others=())
+        state = replace(state, cause=None, others=(), unproven=False)
     return replace(
         state,
         smoke_ok=event.ok,
@@ -266,7 +284,7 @@ def _settle(state: BootState, at: float) -> BootState:
         return state
     all_running = bool(statuses) and all(s == "running" for s in statuses)
     if state.ready_at is not None:
-        bad = gone or state.smoke_ok is False or state.api in ("error", "wrong_model")
+        bad = gone or state.unproven or state.smoke_ok is False or state.api in ("error", "wrong_model")
         return replace(state, phase=Phase.DEGRADED if bad else Phase.READY)
     if not all_running:
         return state

@@ -69,6 +69,7 @@ class RankState:
 class BootState:
     """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
 
+    unproven: a node went out of sight after ready, and no answer has shown since that its rank works.
     smoke_bad: answers in a row that were not sane. failed_by_death: the failure was concluded from a container's end,
     so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail).
     asks: what the console wants to know (`deadline`, `launch_failed`), empty when nothing."""
@@ -89,6 +90,7 @@ class BootState:
     judge: bool = True
     changed: tuple[str, ...] = ()
     ready_at: float | None = None
+    unproven: bool = False
     ended_at: float | None = None
     api: str = ""
     api_detail: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.boot.events import Cause
+from console.boot.state import BootState
 
 
 def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
@@ -20,3 +21,21 @@ def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
             runs.append([rank])
     text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
     return f"rank{'s' if len(rows) > 1 else ''} {text} fell because of it"
+
+
+def out_of_sight(state: BootState) -> str:
+    """Which ranks nobody can see, and whether the whole is known to work without seeing them; empty where all are seen.
+
+    Never "dead": a node that does not answer may work on."""
+    unseen = [r for r in state.ranks if not r.reachable]
+    if not unseen or state.phase.over:
+        return ""
+    named = ", ".join(f"rank {r.rank} on {r.node}" for r in unseen[:4])
+    more = f" and {len(unseen) - 4} more" if len(unseen) > 4 else ""
+    why = f": {unseen[0].trouble}" if len({r.trouble for r in unseen}) == 1 and unseen[0].trouble else ""
+    if state.ready_at is None:
+        return f"cannot see {named}{more}{why}"
+    if state.unproven:
+        return f"cannot see {named}{more}{why}; no answer since, so whether the model works is not known"
+    works = "the model answers, so " + ("it works" if len(unseen) == 1 else "they work")
+    return f"cannot see {named}{more}{why}; {works}"

@@ -11,6 +11,7 @@ from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
+from console.boot.words import out_of_sight
 from console.cli.follow import tell_notices
 from console.cli.guard_lines import guard_lines
 from console.cli.out import Out
@@ -89,6 +90,8 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
         out.line(f"  what now  {boot.cause.action}")
     if boot.smoke_why:
         out.line(f"  request   {boot.smoke_why}")
+    if unseen := out_of_sight(boot):
+        out.line(f"  unseen    {unseen}")
     for note in boot.smoke_notes:
         out.line(f"  note      {note}")
     rows = []

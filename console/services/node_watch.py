@@ -11,7 +11,7 @@ from console.base.clock import Clock
 from console.cluster.model import Node
 from console.services.hub import NodeView
 from console.telemetry.frames import Bad, Frame, FrameReader
-from console.telemetry.freshness import Freshness, judge
+from console.telemetry.freshness import Freshness, State, judge
 from console.telemetry.launch import ProbeOptions, order_frame, probe_argv
 from console.telemetry.sample import Sample
 from console.telemetry.sampler import Sampler
@@ -25,6 +25,8 @@ _BAD_LIMIT = 20
 # A probe that says nothing for this long is given up and started anew; the connection's own keepalive is faster
 # where the connection is the trouble.
 SILENCE_S = 20.0
+# Trouble of no connection: nothing is heard, and nothing is known to be broken.
+QUIET = "quiet"
 
 
 class NodeWatch:
@@ -158,6 +160,12 @@ class NodeWatch:
         self.whole.set()
         if changed:
             self._trouble_changed(trouble, why)
+
+    def overdue(self, now: float) -> None:
+        """Called now and then (monotonic seconds): a node that went quiet is told of long before its connection breaks,
+        which takes as long as keepalives do. The next sample takes it back."""
+        if not self.trouble and self._sampler.last is not None and self.freshness(now).state is State.LOST:
+            self._broken(QUIET, "it went quiet: no sample comes, though its connection has not broken yet", "")
 
     async def ask_now(self) -> None:
         """A frame at once, if a probe is there to ask."""

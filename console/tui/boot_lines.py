@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
 from console.boot.state import BootState, Phase, Step
+from console.boot.words import out_of_sight
 from console.services.hub import BootSummary
 from console.tui.figures import clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
 from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap_spans
 
 LABEL = 12
+OTHERS_FROM = 9  # lines; below that the evidence needs the room
 PHASE_ROLES = {
     Phase.STARTING: "active",
     Phase.BOOTING: "active",
@@ -82,6 +84,8 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
         if boot.first_token_s is not None:
             spans.append((f"   first token {boot.first_token_s:.2f} s", "dim"))
         spans += [(f"   {_stats(boot)}", "dim")]
+        if unseen := out_of_sight(boot):
+            spans.append((f"   {glyphs.lost} {safe(unseen)}", "warn bold" if boot.unproven else "warn"))
         if boot.smoke_why:
             spans.append((f"   {safe(boot.smoke_why)}", "bad"))
         elif boot.smoke_text:
@@ -150,6 +154,9 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
     last: list[Line] = []
     if victims:
         last.append((_label("victims"), (safe(victims), "dim")))
+    if boot.others and height >= OTHERS_FROM:
+        told = "; ".join(_other(o) for o in boot.others[:2]) + (f" +{len(boot.others) - 2}" if boot.others[2:] else "")
+        last.append((_label("also"), (told, "dim")))
     if hint:
         last.append((_label(""), (hint, "key")))
     room = max(1, height - len(lines) - len(now_rows) - len(last))
@@ -194,6 +201,11 @@ def _victims(boot: BootState, cause: Cause | None, width: int) -> str:
     if len(named) <= width:
         return named
     return f"{len(ranks)} fell because of it: ranks " + ", ".join(str(n) for n in ranks)
+
+
+def _other(cause: Cause) -> str:
+    who = f"rank {cause.rank}: " if cause.rank is not None else ""
+    return f"{who}{safe(cause.sentence, limit=120)}"
 
 
 def _label(word: str) -> Span:

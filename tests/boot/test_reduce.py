@@ -27,6 +27,7 @@ from console.boot.events import (
 )
 from console.boot.reduce import opened, reduce
 from console.boot.state import BootState, Phase
+from console.boot.words import out_of_sight
 
 T = 1_000_000.0
 
@@ -123,6 +124,31 @@ def test_a_node_out_of_sight_is_unknown_not_dead() -> None:
     assert state.phase is Phase.BOOTING
     assert (state.ranks[1].reachable, state.ranks[1].trouble) == (False, "keepalive gave up")
     assert add(state, NodeBack(T + 9, "dgx2")).ranks[1].reachable
+
+
+def test_while_serving_a_node_out_of_sight_degrades_until_an_answer_or_the_node_is_there() -> None:
+    ready = add(boot(), *running(), *READY)
+    gone = add(ready, NodeLost(T + 105, "dgx2", "quiet", "it went quiet"))
+    assert (gone.phase, gone.ranks[1].status, gone.failed_why) == (Phase.DEGRADED, "running", "")
+    assert "cannot see rank 1 on dgx2" in out_of_sight(gone) and "not known" in out_of_sight(gone)
+    # The transport's own word for it comes later, and is the same loss.
+    answered = add(gone, SmokeDone(T + 110, True, "Paris", canary=True))
+    assert answered.phase is Phase.READY and "the model answers, so it works" in out_of_sight(answered)
+    assert add(answered, NodeLost(T + 120, "dgx2", "lost", "keepalive gave up")).phase is Phase.READY
+    assert add(gone, NodeLost(T + 106, "dgx3", "quiet", "x"), NodeBack(T + 107, "dgx2")).phase is Phase.DEGRADED
+    back = add(gone, NodeBack(T + 108, "dgx2"))
+    assert (back.phase, out_of_sight(back)) == (Phase.READY, "")
+
+
+def test_what_was_said_of_a_node_out_of_sight_is_over_when_it_answers() -> None:
+    away = add(
+        boot(),
+        *running(),
+        NodeLost(T + 5, "dgx2", "quiet", "it went quiet"),
+        CauseFound(T + 6, Cause("node_unreachable", "The node does not answer.", "look", rank=1, node="dgx2")),
+    )
+    assert add(away, NodeBack(T + 9, "dgx3")).cause is away.cause
+    assert add(away, NodeBack(T + 9, "dgx2")).cause is None
 
 
 def test_bad_text_withholds_ready_and_says_why() -> None:
