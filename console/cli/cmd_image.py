@@ -32,7 +32,7 @@ class Progress:
         self._last[row.node] = (row.state, now)
         if moving:
             left = "" if isinstance(row.left_s, Absent) else f", {duration(row.left_s)} left"
-            share = f"{size_text(row.moved_bytes)} of {size_text(row.total_bytes)}"
+            share = size_text(row.moved_bytes) + (f" of {size_text(row.total_bytes)}" if row.total_bytes else "")
             self._out.say(f"{row.node}: {share} from {row.via} at {rate_text(row.rate)}{left}")
         else:
             via = f" from {row.via}" if row.via else ""

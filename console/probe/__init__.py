@@ -7,7 +7,11 @@ from typing import Final
 
 _PARTS: Final = ("host", "workers", "engine", "smi", "guard_files", "telemetry")
 _GUARD_PARTS: Final = ("host", "guard_engine", "guard_files", "guard")
-_LAUNCH_PARTS: Final = ("facts", "launch_paths", "launch_host", "launch_engines", "launch_facts")
+_FACTS_PARTS: Final = (
+    *("facts_ground", "facts_looks", "facts_host", "facts_fabric", "facts_engine", "facts_limits", "facts"),
+)
+_LAUNCH_PARTS: Final = (*_FACTS_PARTS, "launch_paths", "launch_host", "launch_engines", "launch_facts")
+_RELAY_PARTS: Final = ("tar_filter", "relay")
 _LOADER: Final = """\
 import sys, types
 for name in ("console", "console.probe"):
@@ -31,9 +35,19 @@ def guard_program() -> bytes:
     return _joined(_GUARD_PARTS)
 
 
+def facts_program() -> bytes:
+    """What a plan must know of a node, made the same way."""
+    return _joined(_FACTS_PARTS)
+
+
 def launch_facts_program() -> bytes:
     """All facts of a launch, made the same way."""
     return _joined(_LAUNCH_PARTS)
+
+
+def relay_program() -> bytes:
+    """A link of an image's chain, made the same way."""
+    return _joined(_RELAY_PARTS)
 
 
 def _joined(names: tuple[str, ...]) -> bytes:

@@ -5,9 +5,12 @@ Standard input brings orders, a JSON object a line, and its end is the end of th
   {"do": "connect", "host": address, "port": number}        a sink's way to the link before it
   {"do": "drop"}     the link after this one is lost: go on without it
   {"do": "abort"}    the link before this one is lost: nothing more will come
-Standard output tells, a JSON object a line: {"port": n} once, {"bytes": n} all the time, and one of {"done": n},
-{"failed": reason, "where": "connect" | "upstream" | "load" | "save" | "room"} at the end.
+Standard output tells, a JSON object a line: {"port": n} once, {"bytes": n} all the time, {"left_out": n} of a source
+that was told to skip, and one of {"done": n}, {"failed": reason, "where": "connect" | "upstream" | "load" | "save" |
+"room"} at the end.
 
+With "skip": [hex, ...] a source leaves those layers out of the archive: `blobs/sha256/HEX`, as docker names them since
+version 25. An engine that has a layer of this content already never opens its file.
 A source reads the standard output of its command (`docker save`), a sink writes to the standard input of its own
 (`docker load`); both pass every block on to the next link. A sink whose command fails passes the rest on all the same:
 one full disk must not cost the nodes behind it. Blocks travel in frames with their length, and a frame of length 0 is
@@ -30,6 +33,8 @@ import sys
 import threading
 import time
 from typing import Any
+
+from console.probe.tar_filter import Filter
 
 BLOCK = 1 << 20
 HELD = 32  # blocks that wait for a slower side, in each direction
@@ -273,20 +278,31 @@ def source(orders: Orders, start: dict[str, Any]) -> int:
     hear = threading.Thread(target=lambda: said.append(child.stderr.read(FEW) if child.stderr else b""), daemon=True)
     hear.start()
     widen(child.stdout)
+    skip = start.get("skip") or ()
+    strip = Filter({f"blobs/sha256/{name}" for name in skip}) if skip else None
     while True:
         block = os.read(child.stdout.fileno(), BLOCK)  # what is there: a command that thinks holds nothing back
         if not block:
             break
         if down.gone:
             raise Broken("upstream", "the next node broke off")
-        down.put(block)
+        if strip is not None:
+            block = strip.take(block)
+            if not block:
+                continue
+        for at in range(0, len(block), BLOCK):  # what was held back may make one longer than a frame may be
+            down.put(block[at : at + BLOCK])
         meter.add(len(block))
+    if strip is not None and strip.held:
+        down.put(strip.held)
     status = child.wait()
     hear.join(2.0)
     if status != 0:
         raise Broken("save", " ".join(b"".join(said).decode("utf-8", "replace").split())[-300:] or f"exit {status}")
     down.put(None)
     down.wait()
+    if strip is not None:
+        tell(left_out=strip.left_out)
     return meter.total
 
 

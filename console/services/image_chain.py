@@ -1,4 +1,12 @@
-"""One pass of an image along a chain of nodes: each writes to its own engine and hands every block on."""
+"""One pass of an image along a chain of nodes: each writes to its own engine and hands every block on.
+
+Why a chain and no tree: every node takes the image once and gives it away at most once, block by block, so N nodes are
+done in the time of one copy and a moment for each link, S/B + (N-1) x block/B. One source to all shares its link:
+N x S/B. A tree whose nodes serve two at once: 2 x S/B. Whole copies that become senders themselves (1, 2, 4, ...):
+log2(N+1) x S/B. Where several nodes have the image already, each heads a chain of its own. Between nodes the slowest
+part is `docker load`, which unpacks to disk at 1-2 GB/s [inf]; a fabric of 25 GB/s is never what is waited for, so
+nothing is compressed here.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +16,31 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, Final
 
 from console.base.text import clean_line
+from console.probe import relay_program
 from console.telemetry.launch import BOOTSTRAP
 from console.transport.base import Fleet, Stream, TransportError
 
 START_S: Final = 30.0
 SILENCE_S: Final = 180.0
 _LINE: Final = 1 << 16
-_RUN: Final = "\nmain()\n"
 
 
 @dataclass
 class Hop:
     """One node of a chain. address: where it is reached by the next. failed: why, empty while all is well; where:
-    `link` (its own SSH), `start`, `connect`, `upstream`, `load` or `save`."""
+    `link` (its own SSH), `start`, `connect`, `upstream`, `load` or `save`. skip: digests (hex) of layers that a source
+    leaves out; left_out: how many it did leave out, which no archive of docker before 25 lets it."""
 
     node: str
     address: str
     argv: Sequence[str]
     port: int = 0
     moved: int = 0
+    skip: Sequence[str] = ()
+    left_out: int = 0
     done: bool = False
     where: str = ""
     failed: str = ""
@@ -40,7 +50,7 @@ class Hop:
 
 def program() -> bytes:
     """The relay's text, with the call that starts it."""
-    return resources.files("console.probe").joinpath("relay.py").read_bytes() + _RUN.encode()
+    return relay_program()
 
 
 async def run_chain(fleet: Fleet, hops: Sequence[Hop], moved: Callable[[Hop], None]) -> None:
@@ -66,6 +76,7 @@ async def _hop(fleet: Fleet, hops: Sequence[Hop], at: int, token: str, moved: Ca
                 token=token,
                 listen=hop.address if at + 1 < len(hops) else None,
                 argv=list(hop.argv),
+                skip=list(hop.skip),
             )
             await _talk(stream, hops, at, moved)
     except TransportError as error:
@@ -129,6 +140,8 @@ def _take(hop: Hop, row: Mapping[str, Any]) -> None:
     if isinstance(port, int):
         hop.port = port
         hop.ready.set()
+    if isinstance(left_out := row.get("left_out"), int):
+        hop.left_out = left_out
     if isinstance(moved, int):
         hop.moved = moved
     if "done" in row:

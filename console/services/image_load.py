@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from console.base.text import clean_line, decode
@@ -16,9 +17,9 @@ END_S = 600.0  # what the engine may take to unpack after the last byte
 class Load:
     """After a failure blocks are dropped: the other nodes of the same pass go on."""
 
-    def __init__(self, fleet: Fleet, cli: str, node: str) -> None:
+    def __init__(self, fleet: Fleet, argv: Sequence[str], node: str) -> None:
         self._fleet = fleet
-        self._argv = [cli, "load"]
+        self._argv = list(argv)
         self._stack = AsyncExitStack()
         self._stream: Stream | None = None
         self._reading: asyncio.Task[None] | None = None

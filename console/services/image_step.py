@@ -34,7 +34,7 @@ class CopyStep:
         elif row.state in ("waiting", "copying", "verifying"):
             detail = row.state
             if row.moved_bytes:
-                detail = f"{self.percent(row)} % from {row.via} at {rate_text(row.rate)}"
+                detail = f"{self.share(row)} from {row.via} at {rate_text(row.rate)}"
             self._tell(row.node, "running", detail)
         else:
             self._tell(row.node, "unknown" if row.state == "unknown" else "failed", row.detail)
@@ -44,6 +44,11 @@ class CopyStep:
         for node, (state, _) in self._told.items():
             if state in ("waiting", "copying", "verifying"):
                 self._tell(node, "failed", why)
+
+    @classmethod
+    def share(cls, row: NodeImage) -> str:
+        """How far it is, in words."""
+        return f"{cls.percent(row)} %" if row.total_bytes else size_text(row.moved_bytes)
 
     @staticmethod
     def percent(row: NodeImage) -> int:

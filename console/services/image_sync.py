@@ -16,7 +16,8 @@ from console.cluster.model import Cluster
 from console.plan.preflight_images import ROOM_FACTOR
 from console.services.image_chain import Hop, run_chain
 from console.services.image_load import Load
-from console.services.images import Holding, Image, cli_of, inspect, look, reference_image, room
+from console.services.image_squeeze import load_argv, pays, save_argv
+from console.services.images import Holding, Image, cli_of, inspect, look, reference_image, room, shared_layers
 from console.transport.base import Fleet, TransportError
 
 PASSES: Final = 4
@@ -32,7 +33,7 @@ GOOD: Final = frozenset({HAS, SAME, COPIED, TAGGED})
 class NodeImage:
     """How a node stands. state: `has_it`, `same_content`, `copied`, `tagged`, `failed`, `no_room`, `unknown`; while the
     work goes on also `waiting`, `copying`, `verifying`. via: the node it came from, or `console`. left_s: Absent before
-    the rate is known."""
+    the rate is known. total_bytes: 0 where it is not known how much comes (compressed, or less than all layers)."""
 
     node: str
     state: str
@@ -102,6 +103,7 @@ class Sync:
         self._again: set[str] = set()  # nodes that failed by another's fault
         self._faults: dict[str, int] = {}  # how often a node broke off by itself
         self._bad: set[str] = set()  # holders that could not send in the last pass
+        self._there: dict[str, int] = {}  # how many of the lowest layers a node has already
         self.results: dict[str, NodeImage] = {n: NodeImage(n, "waiting") for n in nodes}
 
     async def run(self, source: str | None = None) -> Mapping[str, NodeImage]:
@@ -118,6 +120,8 @@ class Sync:
         lacking = [n for n in self._nodes if not self._stands(n, holding[n], wanted)]
         lacking = await self._with_tag(lacking, wanted)
         lacking = await self._with_room(lacking, wanted)
+        shared = await asyncio.gather(*(self._shared(n, wanted) for n in lacking))
+        self._there = dict(zip(lacking, shared, strict=True))
         await self._copy(wanted, holders, lacking)
         return self.results
 
@@ -201,11 +205,14 @@ class Sync:
         chains: list[list[Hop]] = [[self._hop(source, "save")] for source in sources[:count]]
         for at, node in enumerate(nodes):
             chains[at % count].append(self._hop(node, "load"))
-            self._begin(node, wanted, chains[at % count][0].node)
-        await asyncio.gather(*(run_chain(self._fleet, chain, self._moved(wanted)) for chain in chains))
-        self._again.clear()
         for chain in chains:
-            await self._judge(wanted, chain)
+            there = min(self._there.get(hop.node, 0) for hop in chain[1:])
+            chain[0].skip = [layer.removeprefix("sha256:") for layer in wanted.layers[:there]]
+            for hop in chain[1:]:
+                self._begin(hop.node, 0 if there else wanted.size, chain[0].node)
+        await asyncio.gather(*(run_chain(self._fleet, chain, self._moved()) for chain in chains))
+        self._again.clear()
+        await asyncio.gather(*(self._judge(wanted, chain) for chain in chains))
 
     async def _judge(self, wanted: Image, chain: Sequence[Hop]) -> None:
         """The engine's own word on every node of a chain; what failed by no fault of the node's is tried again."""
@@ -214,15 +221,18 @@ class Sync:
             self._bad.add(first.node)
             if first.where == "connect":
                 self._no_route.update(hop.node for hop in chain)
+        whole = [hop.node for hop in chain[1:] if hop.done]
+        await asyncio.gather(*(self._verify(wanted, node, first.node, skipped=first.left_out) for node in whole))
         for hop in chain[1:]:
             if hop.done:
-                await self._verify(wanted, hop.node, first.node)
                 continue
             if hop.where == "connect":
                 self._no_route.add(hop.node)
             if hop.where in ("link", "start"):
                 self._faults[hop.node] = self._faults.get(hop.node, 0) + 1
-            if hop.where == "load" or self._faults.get(hop.node, 0) > 1:
+            if hop.where == "load" and first.left_out:
+                self._whole_again(hop.node, hop.failed, first.node)
+            elif hop.where == "load" or self._faults.get(hop.node, 0) > 1:
                 self._settle(hop.node, FAILED, hop.failed, via=first.node)
             else:
                 self._again.add(hop.node)
@@ -237,18 +247,21 @@ class Sync:
         return hop.failed
 
     async def _pass_console(self, wanted: Image, sources: Sequence[str], nodes: Sequence[str]) -> None:
-        """One `save` read here, written to all of them as fast as the slowest takes it; nothing is held on disk."""
+        """One `save` read here, written to all of them as fast as the slowest takes it; nothing is held on disk.
+        Compressed where the console's way is slower than compressing: between nodes it never is."""
         source = sources[0]
-        loads = {n: Load(self._fleet, cli_of(self._cluster, n), n) for n in nodes}
+        squeezed, _ = await pays(self._fleet, source, nodes)
+        argv = {n: load_argv(cli_of(self._cluster, n), squeezed=squeezed) for n in nodes}
+        loads = {n: Load(self._fleet, argv[n], n) for n in nodes}
         for node in nodes:
-            self._begin(node, wanted, "console")
-        moved = self._moved(wanted)
+            self._begin(node, 0 if squeezed else wanted.size, "console")
+        moved = self._moved()
         self._again.clear()
         why = ""
         try:
             await asyncio.gather(*(load.open() for load in loads.values()))
-            argv = [cli_of(self._cluster, source), "save", self._image]
-            async with self._fleet.link(source).stream(argv) as stream:
+            save = save_argv(cli_of(self._cluster, source), self._image, squeezed=squeezed)
+            async with self._fleet.link(source).stream(save) as stream:
                 async for block in stream.blocks():
                     await asyncio.gather(*(load.send(block) for load in loads.values()))
                     for load in loads.values():
@@ -273,11 +286,23 @@ class Sync:
             else:
                 await self._verify(wanted, node, "console")
 
-    async def _verify(self, wanted: Image, node: str, via: str) -> None:
+    def _whole_again(self, node: str, why: str, via: str) -> None:
+        """An engine that would not take an archive without the layers that it has: all of it, in the next pass."""
+        self._there[node] = 0
+        self._again.add(node)
+        self._settle(node, FAILED, why, via=via)
+
+    async def _shared(self, node: str, wanted: Image) -> int:
+        return await shared_layers(self._fleet.link(node), cli_of(self._cluster, node), wanted) if self._direct else 0
+
+    async def _verify(self, wanted: Image, node: str, via: str, *, skipped: int = 0) -> None:
         self._settle(node, "verifying", via=via)
         found = await inspect(self._fleet.link(node), cli_of(self._cluster, node), self._image)
         if isinstance(found, Image) and found.same(wanted):
-            self._settle(node, COPIED, found.id[:19], via=via)
+            parts = f", {skipped} of {len(wanted.layers)} layers were there" if skipped else ""
+            self._settle(node, COPIED, found.id[:19] + parts, via=via)
+        elif skipped:
+            self._whole_again(node, "without the layers that it has, the engine did not come to this image", via)
         elif isinstance(found, Image):
             self._settle(node, FAILED, f"another image came: {found.id[:19]}", via=via)
         else:
@@ -285,9 +310,6 @@ class Sync:
             self._settle(node, FAILED, why, via=via)
 
     # -- small things -------------------------------------------------------------------------------------------
-
-    _again: set[str]
-    _sources_failed: set[str]
 
     def _hop(self, node: str, verb: str) -> Hop:
         cli = cli_of(self._cluster, node)
@@ -298,20 +320,23 @@ class Sync:
         found = self._cluster.node(node)
         return found.fabric_address if found is not None else None
 
-    def _begin(self, node: str, wanted: Image, via: str) -> None:
+    def _begin(self, node: str, total: int, via: str) -> None:
+        """total: 0 where less travels than the image's size, and how much is not known."""
         self._began[node] = self._clock.monotonic()
-        self._put(NodeImage(node, "copying", via=via, total_bytes=wanted.size))
+        self._put(NodeImage(node, "copying", via=via, total_bytes=total))
 
-    def _moved(self, wanted: Image) -> Callable[[Hop], None]:
+    def _moved(self) -> Callable[[Hop], None]:
         def moved(hop: Hop) -> None:
             began = self._began.get(hop.node)
             if began is None or self.results[hop.node].state != "copying":
                 return
             took = max(1e-6, self._clock.monotonic() - began)
             rate = hop.moved / took
-            left = max(0.0, (wanted.size - hop.moved) / rate) if rate > 0 else Absent("nothing came yet")
-            via = self.results[hop.node].via
-            self._put(NodeImage(hop.node, "copying", "", via, hop.moved, wanted.size, rate, left, took))
+            via, total = self.results[hop.node].via, self.results[hop.node].total_bytes
+            left: float | Absent = Absent("not known how much comes") if not total else Absent("nothing came yet")
+            if total and rate > 0:
+                left = max(0.0, (total - hop.moved) / rate)
+            self._put(NodeImage(hop.node, "copying", "", via, hop.moved, total, rate, left, took))
 
         return moved
 

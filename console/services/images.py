@@ -25,17 +25,24 @@ _ROOM: Final = (
     "case $root in /*) ;; *) exit 3;; esac; "
     'while ! df -Pk -- "$root" 2>/dev/null; do [ "$root" = / ] && exit 4; root=${root%/*}; root=${root:-/}; done'
 )
+# $1: container CLI. A line for each image of the node: its layers.
+_LAYERS: Final = (
+    'ids=$("$1" images -aq --no-trunc | sort -u | head -n 300); [ -z "$ids" ] || '
+    '"$1" image inspect --format "{{json .RootFS.Layers}}" $ids'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """An image on a node. content: digest of layers and settings, equal wherever an image of this content lies, under
-    whatever Id; empty where the engine does not tell its layers. size: bytes unpacked."""
+    whatever Id; empty where the engine does not tell its layers. size: bytes unpacked. layers: their digests unpacked,
+    the lowest first."""
 
     id: str
     content: str
     size: int
     created: str = ""
+    layers: tuple[str, ...] = ()
 
     def same(self, other: Image) -> bool:
         """By Id, else by content: engines with another storage give the same image another Id."""
@@ -81,13 +88,19 @@ def read_inspect(done: Completed) -> Image | Absent | None:
         _content(row),
         size if isinstance(size, int) and size > 0 else 0,
         clean_line(str(row.get("Created") or ""), limit=60),
+        _layers(row),
     )
 
 
-def _content(row: Mapping[str, Any]) -> str:
+def _layers(row: Mapping[str, Any]) -> tuple[str, ...]:
     fs = row.get("RootFS")
     layers = fs.get("Layers") if isinstance(fs, dict) else None
-    if not isinstance(layers, list) or not layers:
+    return tuple(x for x in layers if isinstance(x, str)) if isinstance(layers, list) else ()
+
+
+def _content(row: Mapping[str, Any]) -> str:
+    layers = list(_layers(row))
+    if not layers:
         return ""
     config = row.get("Config")
     config = config if isinstance(config, dict) else {}
@@ -120,6 +133,30 @@ async def room(fleet: Fleet, cluster: Cluster, node: str) -> int | Absent:
     if len(words) < 4 or not words[3].isdigit():
         return Absent("the node does not say what is free where its images lie")
     return int(words[3]) * 1024
+
+
+async def shared_layers(link: Link, cli: str, wanted: Image) -> int:
+    """How many of the image's lowest layers lie on this node already, in images of any name; 0 where that cannot be
+    told. Only docker keeps a layer once for all images and loads an archive without it."""
+    if cli.rsplit("/", 1)[-1] != "docker" or not wanted.layers:
+        return 0
+    try:
+        done = await link.run(["sh", "-c", _LAYERS, "sh", cli], timeout=ASK_S, limit=8 << 20)
+    except TransportError:
+        return 0
+    best = 0
+    for line in done.stdout.splitlines():
+        try:
+            layers = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+        count = 0
+        for mine, theirs in zip(wanted.layers, layers if isinstance(layers, list) else (), strict=False):
+            if mine != theirs:
+                break
+            count += 1
+        best = max(best, count)
+    return best
 
 
 def _cli(cluster: Cluster, node: str) -> str:

@@ -172,8 +172,8 @@ class Preparing(Measuring):
 
         def told(row: NodeImage) -> None:
             step.told(row)
-            if row.state == "copying" and row.total_bytes:
-                self._job = f"{job}: image to {row.node}, {step.percent(row)} % at {rate_text(row.rate)}"
+            if row.state == "copying" and row.moved_bytes:
+                self._job = f"{job}: image to {row.node}, {step.share(row)} at {rate_text(row.rate)}"
                 self._touch()
 
         source = image_source(plan, facts, lacking)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import io
 import json
 import socket
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.probe.tar_filter import Filter
 from console.services.image_chain import program
 
 TOKEN = bytes(range(32))
@@ -160,3 +167,52 @@ def test_an_address_that_is_not_this_machines_is_told() -> None:
     with relay(role="source", listen="192.0.2.1", argv=["true"]) as link:
         row = link.until("failed", "done")
     assert row["where"] == "connect" and "192.0.2.1 cannot be listened on" in row["failed"]
+
+
+def archive(*entries: tuple[str, bytes], form: int = tarfile.USTAR_FORMAT, pax: dict[str, str] | None = None) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        for name, data in entries:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            entry.pax_headers = dict(pax or {})
+            tar.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+LAYERS = (("blobs/sha256/aa", b"a" * 1500), ("blobs/sha256/bb", b"b" * 70_000), ("manifest.json", b"[]"))
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+@pytest.mark.parametrize("step", [1, 511, 4096, 1 << 20])
+def test_layers_are_left_out_of_an_archive_however_it_comes(form: int, step: int) -> None:
+    data = archive(*LAYERS, form=form, pax={"comment": "x" * 600} if form == tarfile.PAX_FORMAT else None)
+    strip = Filter({"blobs/sha256/bb"})
+    out = b"".join(strip.take(data[at : at + step]) for at in range(0, len(data), step)) + strip.held
+    with tarfile.open(fileobj=io.BytesIO(out)) as tar:
+        assert [m.name for m in tar] == ["blobs/sha256/aa", "manifest.json"]
+        member = tar.extractfile("blobs/sha256/aa")
+        assert member is not None and member.read() == b"a" * 1500
+    assert strip.left_out == 1
+
+
+@given(st.binary(max_size=3000), st.integers(1, 700))
+def test_what_is_no_archive_goes_by_as_it_is(data: bytes, step: int) -> None:
+    strip = Filter({"x"})
+    out = b"".join(strip.take(data[at : at + step]) for at in range(0, len(data), step)) + strip.held
+    assert out == data
+
+
+def test_a_source_tells_what_it_left_out(tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(archive(*LAYERS))
+    argv = ["cat", str(tmp_path / "image.tar")]
+    with relay(role="source", listen="127.0.0.1", argv=argv, skip=["bb", "cc"]) as link:
+        sock, _ = connect(link.until("port")["port"])
+        data = b""
+        while size := int.from_bytes(exactly(sock, 4), "big"):
+            data += exactly(sock, size) if size != 0xFFFFFFFF else b""
+        sock.close()
+        assert link.until("left_out") == {"left_out": 1}
+        assert link.until("done", "failed") == {"done": len(data)}
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert tar.getnames() == ["blobs/sha256/aa", "manifest.json"]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from console.base.absent import Absent
 from console.base.errors import NightdeckError
+from console.services import image_squeeze
 from console.services.image_sync import NodeImage, sync_image
 from console.services.images import Image, look, read_inspect, reference_image
 from console.transport.base import Completed
 from tests.services.engines import LocalFleet, engines
-from tests.services.fakes import ManualClock
+from tests.services.fakes import FakeFleet, FakeLink, ManualClock
 
 REFERENCE = "big:local"
 
@@ -124,6 +126,43 @@ async def test_through_the_console_a_full_disk_costs_only_its_node(tmp_path: Pat
     done = await synced(cluster, fleet, 3, direct=False)
     assert states(done) == ["has_it", "failed", "copied"] and done["n3"].via == "console"
     assert "no space left on device" in done["n2"].detail
+
+
+@pytest.mark.parametrize("below, squeezed", [(1e18, True), (0.0, False)])
+async def test_a_slow_way_through_the_console_is_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: float, squeezed: bool
+) -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("no zstd here")
+    monkeypatch.setattr(image_squeeze, "PAYS_BELOW", below)
+    made, cluster, fleet = engines(tmp_path, 3)
+    made[0].put()
+    size = len(made[0].image or b"")
+    told: list[NodeImage] = []
+    done = await synced(cluster, fleet, 3, direct=False, told=told.append)
+    assert states(done) == ["has_it", "copied", "copied"] and made[2].image == made[0].image
+    assert {row.total_bytes for row in told if row.state == "copying"} == ({0} if squeezed else {2 << 20})
+    assert (done["n2"].moved_bytes == size) is not squeezed
+
+
+async def test_a_save_that_fails_fails_compressed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("no zstd here")
+    monkeypatch.setattr(image_squeeze, "PAYS_BELOW", 1e18)
+    made, cluster, fleet = engines(tmp_path, 2)
+    made[0].put()
+    made[0].mark("save-fails")
+    done = await synced(cluster, fleet, 2, direct=False)
+    assert states(done) == ["has_it", "failed"] and "disk error" in done["n2"].detail
+
+
+async def test_without_zstd_everywhere_nothing_is_compressed() -> None:
+    def answer(argv: object) -> Completed:
+        return Completed(1 if link.name == "n2" else 0, b"", b"")
+
+    link = FakeLink("n2", answer)
+    fleet = FakeFleet([FakeLink("n1"), link])
+    assert await image_squeeze.pays(fleet, "n1", ["n2"]) == (False, "no zstd on n2")
 
 
 async def test_an_image_without_its_name_gets_the_name(tmp_path: Path) -> None:
