@@ -30,7 +30,7 @@ from console.services.console_hub import ConsoleHub
 from console.services.hub import BootSummary, HubApi, RecipeProblem
 from console.services.ledger import Ledger
 from console.services.recorder import Recorder
-from console.services.replay import ReplayHub
+from console.services.replay import REPLAY_SPEED, ReplayHub
 from console.services.replay_rows import boot, recording
 from console.services.vigil import VigilOptions
 from console.services.ways_out import make_ways
@@ -199,7 +199,7 @@ class DiskWorld:
     def replay(self, what: str) -> ReplayHub:
         path = Path(what)
         source = recording(path) if path.is_file() else boot(self.ledger().index.find(what).entry.path)
-        return ReplayHub(source, self._clock, themes=self._shelf.themes())
+        return ReplayHub(source, self._clock, themes=self._shelf.themes(), speed=REPLAY_SPEED)
 
     def play(self, what: str) -> int:
         settings = self.settings()

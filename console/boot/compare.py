@@ -19,7 +19,9 @@ _PASSING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is kept of a boot. Anything but the summary may be missing: a boot that failed early has no more."""
+    """What is kept of a boot. Anything but the summary may be missing: a boot that failed early has no more.
+
+    memory: (seconds since the launch, bytes), the least that any node had available, in the order of time."""
 
     id: str
     number: int
@@ -29,6 +31,7 @@ class Record:
     plan: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     measure: Mapping[str, Any] = field(default_factory=dict)
+    memory: tuple[tuple[float, float], ...] = ()
 
     @property
     def label(self) -> str:

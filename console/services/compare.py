@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from console.base.errors import NightdeckError, UsageError
 from console.base.text import clean_line
 from console.boot.compare import Comparison, Record, compare
-from console.files.archive import read_json
+from console.files.archive import read_json, read_lines
 from console.files.boot_index import BootIndex, Listed
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
@@ -30,7 +31,26 @@ def record_of(listed: Listed) -> Record:
         plan=read_json(path / "plan.json") or {},
         facts=read_json(path / "facts.json") or {},
         measure=read_json(path / MEASURE) or {},
+        memory=memory_curve(path, listed.entry.summary.get("started_at") or listed.entry.opened_at),
     )
+
+
+def memory_curve(path: Path, started: object) -> tuple[tuple[float, float], ...]:
+    """(seconds since the launch, bytes) of a boot's kept telemetry: the least that any node had available in each
+    window. Empty where none is kept, or it cannot be read. started: epoch seconds."""
+    if isinstance(started, bool) or not isinstance(started, (int, float)):
+        return ()
+    least: dict[float, float] = {}
+    try:
+        for row in read_lines(path / "telemetry.jsonl"):
+            at, pair = row.get("at"), row.get("mem_available")
+            if not isinstance(at, (int, float)) or not isinstance(pair, list) or not pair:
+                continue
+            if isinstance(pair[0], (int, float)) and pair[0] < least.get(at - started, math.inf):
+                least[at - started] = float(pair[0])
+    except NightdeckError:
+        return ()
+    return tuple(sorted((max(0.0, at), value) for at, value in least.items()))
 
 
 def recipe_as_run(path: Path, slug: str) -> Recipe | None:

@@ -4,62 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any, Final
 
-from console.base.absent import Absent
 from console.base.clock import Clock
-from console.base.errors import UsageError
+from console.base.errors import NightdeckError, UsageError
 from console.base.text import clean_line
 from console.base.theme import ThemeColours
-from console.base.units import duration
-from console.boot.events import (
-    Acted,
-    BootFailed,
-    BootOpened,
-    CauseFound,
-    ContainerSeen,
-    DeadlinePassed,
-    Event,
-    NodeLost,
-    SmokeDone,
-    Stalled,
-    StopStarted,
-)
-from console.boot.reduce import opened, reduce
-from console.boot.state import BootState
-from console.files.event_codec import decode_event
-from console.services.alarms import AlarmBook
-from console.services.hub import BootSummary, LogBatch, LogLine, NodeView, Snapshot
-from console.services.log_store import LogStore
+from console.boot.events import Event
+from console.services.hub import BootSummary, LogBatch, Snapshot
+from console.services.replay_marks import Index, Mark, Replaying, read_index
 from console.services.replay_rows import Row, Source
-from console.services.replay_window import window_sample
-from console.services.series import SeriesBook
-from console.telemetry.alarm_rules import AlarmPolicy
-from console.telemetry.frames import Frame
-from console.telemetry.freshness import judge
-from console.telemetry.sample import Sample
-from console.telemetry.sampler import Sampler
-from console.telemetry.trend import lowest
+from console.services.replay_world import TELLING, ReplayWorld, Samples
 
-# What a jump stops at; progress and figures are no events for people.
-TELLING: Final = (
-    BootOpened,
-    ContainerSeen,
-    SmokeDone,
-    BootFailed,
-    CauseFound,
-    DeadlinePassed,
-    Stalled,
-    StopStarted,
-    NodeLost,
-    Acted,
-)
 SPEEDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+REPLAY_SPEED: Final = 10.0  # where nothing else is said: a boot of twelve minutes in one and a bit
 BEAT_S: Final = 0.1
-# A recording keeps a frame in five seconds and a boot one in ten: younger than this a sample is of now.
-LATE_S: Final = 15.0
-LOST_S: Final = 40.0
+# Rows are applied for so long before others have their turn.
+SLICE_S: Final = 0.01
 _NO: Final = "this is a replay: it shows what was, and changes nothing"
 
 
@@ -76,12 +39,6 @@ class _Position:
         return self._hub.position
 
 
-def _no_task(name: str, work: Coroutine[Any, Any, Any]) -> None:
-    """Alarms of a replay have no way out, so nothing is ever to be run for them."""
-    work.close()
-    raise AssertionError(name)
-
-
 class ReplayHub:
     """`HubApi` over a source. `position` and all times are the recording's own."""
 
@@ -95,27 +52,29 @@ class ReplayHub:
         self.paused = False
         self.position = 0.0
         self.ended = False
-        self.telling = ""
+        self.index: Index | None = None
+        self._why = ""
+        self._goal: float | None = None
+        self._turn = 0
         self._subscribers: set[Callable[[], None]] = set()
         self._listeners: set[Callable[[str, Event], None]] = set()
         self._version = 0
+        self._closing = False
         self._task: asyncio.Task[None] | None = None
-        self._reset()
+        self._moving = asyncio.Lock()
+        self._samples = Samples(source)
+        self._begin()
 
-    def _reset(self) -> None:
-        self._rows: Iterator[Row] = self._source.rows()
+    def _begin(self) -> None:
+        kept = self.index.rows if self.index is not None else None
+        self._rows: Iterator[Row] = self._source.rows() if kept is None else iter(kept)
         self._ahead: Row | None = next(self._rows, None)
         self.ended = self._ahead is None
-        self._samplers = {n.name: Sampler(n.name) for n in self._source.cluster.nodes}
-        self._samples: dict[str, Sample] = {}
-        self._trouble: dict[str, tuple[str, str]] = {}
-        self._states: dict[str, BootState] = {}
-        self._log = LogStore()
-        self._held: dict[tuple[str, int], int] = {}
-        self._lines: dict[str, list[LogLine]] = {}
-        self._show: str | None = None
-        self._series = SeriesBook()
-        self._alarms = AlarmBook(AlarmPolicy(), (), _Position(self), _no_task)
+        self._world = ReplayWorld(self._source, _Position(self), self._samples, self._told)
+
+    def _told(self, deployment: str, event: Event) -> None:
+        for heard in tuple(self._listeners):
+            heard(deployment, event)
 
     # -- playing ------------------------------------------------------------------------------------------------
 
@@ -130,122 +89,94 @@ class ReplayHub:
         self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, at + steps))]
         self._touch()
 
+    @property
+    def telling(self) -> str:
+        return self._world.telling
+
     async def jump(self) -> str:
         """To the next telling event; what it is, "" at the end of the recording."""
-        self.telling = ""
-        while not self.telling and self._ahead is not None:
+        self._world.telling = ""
+        while not self._world.telling and self._ahead is not None:
             await self._until(self._ahead[0])
         self._touch()
-        return self.telling
+        return self._world.telling
+
+    async def go_to(self, step: int, *kinds: str) -> Mark | None:
+        """To the next mark of these kinds (`event`, `stage`, `memory`), or with -1 the one before: which it is, None
+        where there is none, or while the recording is still being read. 0: to the first of them, wherever."""
+        replaying = self.replaying
+        mark = replaying.mark(step, *kinds) if step else next((m for m in replaying.marks if m.kind in kinds), None)
+        if mark is not None:
+            await self.seek(mark.at)
+        return mark
 
     async def seek(self, position: float) -> None:
-        """To a time in seconds since the start; back means from the beginning on, quickly."""
-        if position < self.position:
-            self._reset()
-            self.position = 0.0
-        await self._until(max(0.0, position))
-        self.position = max(0.0, position)
+        """To a time in seconds since the start; back means from the beginning on, quickly. Cancelling it leaves the
+        replay where it came to."""
+        if self.index is not None:
+            position = min(position, self.index.total)
+        position = max(0.0, position)
+        self._goal = position
         self._touch()
+        try:
+            async with self._moving:
+                if position < self.position:
+                    self._turn += 1
+                    self.position = 0.0
+                    self._begin()
+                await self._until(position)
+                self.position = position
+                self._world.alarms.boots(self._world.states.values())
+        finally:
+            self._goal = None
+            self._touch()
 
     async def _until(self, position: float) -> None:
         """Apply every row up to a time, without holding the loop up."""
-        done = 0
+        until = perf_counter() + SLICE_S
         while self._ahead is not None and self._ahead[0] <= position:
             self.position = max(self.position, self._ahead[0])
-            self._apply(self._ahead)
-            self._ahead = next(self._rows, None)
-            done += 1
-            if done % 20 == 0:
+            self._world.apply(self._ahead)
+            self._ahead = self._next()
+            if perf_counter() > until:
                 await asyncio.sleep(0)
+                until = perf_counter() + SLICE_S
         self.ended = self._ahead is None
 
+    def _next(self) -> Row | None:
+        try:
+            return next(self._rows, None)
+        except NightdeckError as error:
+            self._why = clean_line(str(error), limit=300)
+            return None
+
+    async def _read(self) -> None:
+        """Once through, in a thread, for the length and the marks; playing begins with it."""
+        try:
+            self.index = await asyncio.to_thread(read_index, self._source.rows(), lambda: not self._closing)
+        except NightdeckError as error:
+            self._why = clean_line(str(error), limit=300)
+        if self.index is not None and self.index.rows is not None and self.position == 0.0:
+            async with self._moving:
+                self._begin()
+        self._touch()
+
     async def _play(self) -> None:
+        await self._read()
         last = self._clock.monotonic()
         while True:
             await asyncio.sleep(BEAT_S)
             now = self._clock.monotonic()
             passed, last = now - last, now
-            if self.paused or self.ended:
+            if self.paused or self.ended or self._goal is not None:
                 continue
-            goal = self.position + passed * self.speed
-            await self._until(goal)
-            if not self.ended:
-                self.position = goal
-            self._alarms.boots(self._states.values())
+            async with self._moving:
+                goal = self.position + passed * self.speed
+                await self._until(goal)
+                if not self.ended:
+                    self.position = goal
+                self._world.alarms.boots(self._world.states.values())
             self._touch()
-
-    def _apply(self, row: Row) -> None:
-        """One row; one that does not fit is passed over, as is what a newer version wrote."""
-        at, kind, values = row
-        with contextlib.suppress(IndexError, TypeError, ValueError):
-            if kind == "frame" and values[0] in self._samplers and isinstance(values[2], dict):
-                frame = Frame(int(values[1]), values[2])
-                sample = self._samplers[values[0]].step(frame, received_at=at, wall=self._source.started + at)
-                self._sampled(sample)
-                self._trouble.pop(values[0], None)
-            elif kind == "window" and values[0] in self._samplers and isinstance(values[1], dict):
-                self._sampled(window_sample(values[0], values[1], at, self._source.started))
-            elif kind == "trouble":
-                if values[1]:
-                    self._trouble[str(values[0])] = (str(values[1]), clean_line(str(values[2])))
-                else:
-                    self._trouble.pop(str(values[0]), None)
-            elif kind == "event" and isinstance(values[1], dict):
-                self._event(str(values[0]), decode_event(values[1]))
-            elif kind == "log":
-                self._log_rows(str(values[0]), values[1])
-
-    def _sampled(self, sample: Sample) -> None:
-        self._samples[sample.node] = sample
-        self._series.add(sample)
-        empty = self._series.seconds_to_empty(sample.node, sample.memory.available_bytes, sample.received_at)
-        self._alarms.sampled(sample, empty)
-
-    def _event(self, deployment: str, event: Event | None) -> None:
-        if event is None:
-            return
-        old = self._states.get(deployment)
-        if isinstance(event, BootOpened):
-            # A console that took the boot up again tells its opening once more: what was known stays.
-            self._states[deployment] = old if old is not None else opened(event)
-        elif old is not None:
-            self._states[deployment] = reduce(old, event)
-        if deployment in self._states:
-            self._alarms.heard(self._states[deployment], event)
-        if isinstance(event, TELLING):
-            self.telling = type(event).__name__
-        self._choose()
-        for heard in tuple(self._listeners):
-            heard(deployment, event)
-
-    def _choose(self) -> None:
-        rows = sorted(self._states.values(), key=lambda s: (not s.phase.over, s.launched_at))
-        newest = rows[-1].deployment if rows else None
-        if newest != self._show:
-            self._show = newest
-            self._log.clear()
-            self._log.extend(self._numbered(self._lines.get(newest or "", [])))
-
-    def _log_rows(self, deployment: str, rows: Sequence[Sequence[Any]]) -> None:
-        fresh: list[LogLine] = []
-        for rank, node, index, at, level, process, text in rows:
-            if index <= self._held.get((deployment, rank), -1):
-                continue
-            self._held[(deployment, rank)] = index
-            fresh.append(
-                LogLine(0, int(rank), str(node), int(index), float(at), str(level), str(process), clean_line(str(text)))
-            )
-        held = self._lines.setdefault(deployment, [])
-        held += fresh
-        del held[:-50_000]
-        if deployment == self._show:
-            self._log.extend(self._numbered(fresh))
-
-    def _numbered(self, lines: Sequence[LogLine]) -> list[LogLine]:
-        seq = self._log.next_seq
-        return [
-            LogLine(seq + i, x.rank, x.node, x.index, x.at, x.level, x.process, x.text) for i, x in enumerate(lines)
-        ]
 
     # -- HubApi: reading ----------------------------------------------------------------------------------------
 
@@ -256,36 +187,38 @@ class ReplayHub:
     def now(self) -> float:
         return self._source.started + self.position
 
+    @property
+    def replaying(self) -> Replaying:
+        index = self.index
+        return Replaying(
+            self._source.title,
+            self.position,
+            index.total if index is not None else None,
+            self.speed,
+            self.paused,
+            self.ended,
+            index.marks if index is not None else (),
+            self._goal,
+            self._turn,
+            self._why,
+        )
+
     def snapshot(self) -> Snapshot:
-        shown = self._states.get(self._show or "")
-        ranks = {r.node: r.rank for r in shown.ranks} if shown is not None else {}
-        nodes = tuple(self._view(n.name, ranks.get(n.name)) for n in self._source.cluster.nodes)
-        known = {n: s.memory.available_bytes for n, s in self._samples.items()}
-        how = "ended" if self.ended else "paused" if self.paused else f"x{self.speed:g}"
+        world = self._world
         return Snapshot(
             version=self._version,
             at=self.now(),
             cluster=self._source.cluster,
-            nodes=nodes,
-            boot=shown,
-            boots=tuple(self._states.values()),
+            nodes=world.views(self.position),
+            boot=world.boot(world.show),
+            boots=tuple(b for name in world.states if (b := world.boot(name)) is not None),
             recipes=(),
             problems=(),
-            job=f"replay of {self._source.title}: {duration(self.position)} {how}",
             read_only=True,
-            alarms=self._alarms.all,
-            lowest=lowest({n: v for n, v in known.items() if not isinstance(v, Absent)}, {}),
+            alarms=world.alarms.all,
+            lowest=world.lowest,
+            replay=self.replaying,
         )
-
-    def _view(self, name: str, rank: int | None) -> NodeView:
-        node = next(n for n in self._source.cluster.nodes if n.name == name)
-        sample = self._samples.get(name)
-        trouble, why = self._trouble.get(name, ("", ""))
-        received = sample.received_at if sample is not None else None
-        fresh = judge(received, self.position, late_s=LATE_S, lost_s=LOST_S, trouble=why)
-        state = "waiting" if sample is None and not trouble else str(fresh.state)
-        age = fresh.age_s if fresh.age_s is not None else Absent(fresh.why)
-        return NodeView(node, state, age, sample or Absent("not recorded yet"), trouble, fresh.why, "", rank)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         self._subscribers.add(changed)
@@ -301,19 +234,21 @@ class ReplayHub:
             changed()
 
     def log(self, since_seq: int, *, limit: int = 5000) -> LogBatch:
-        return self._log.read(since_seq, limit)
+        return self._world.log.read(since_seq, limit)
 
     def series(self, node: str, metric: str, *, seconds: float, points: int) -> Sequence[float | None]:
-        return self._series.read(node, metric, seconds=seconds, points=points, now=self.position)
+        return self._world.series.read(node, metric, seconds=seconds, points=points, now=self.position)
 
     async def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._play(), name="replay")
 
     async def close(self) -> None:
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._task])
 
     async def settled(self, *, timeout: float) -> None:
         return None
@@ -331,10 +266,10 @@ class ReplayHub:
         return None
 
     def acknowledge_alarms(self, ident: int | None = None) -> int:
-        return self._alarms.acknowledge(ident)
+        return self._world.alarms.acknowledge(ident)
 
     def mute_alarms(self, seconds: float, *, code: str = "", node: str = "") -> None:
-        self._alarms.mute(seconds, code=code, node=node)
+        self._world.alarms.mute(seconds, code=code, node=node)
 
     def use_terminal(self, write: Callable[[str], None]) -> None:
         """What was is no reason to ring now."""
@@ -353,3 +288,6 @@ class ReplayHub:
             raise UsageError(_NO)
 
         return refused
+
+
+__all__ = ["REPLAY_SPEED", "SPEEDS", "TELLING", "ReplayHub"]

@@ -16,9 +16,10 @@ from console.files.archive import log_files, read_lines, read_log
 from console.files.event_codec import decode_event
 from console.files.journal import read_events
 from console.files.recording import read_recording
+from console.services.replay_marks import Row
 
-Row = tuple[float, str, list[Any]]
 CHUNK: Final = 500
+_PIECE: Final = 32 << 10  # bytes of a log that are taken apart at once: some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _log(file: Path, rank: int, node: str, world: int, deployment: str, started:
     """Lines of one rank; a line without a stamp keeps the place of the one before."""
     board = BoardTracker(world, frozenset())
     last = 0.0
-    for block in read_log(file):
+    for block in (b[i : i + _PIECE] for b in read_log(file) for i in range(0, len(b), _PIECE)):
         rows: list[list[Any]] = []
         at = last
         for record in board.feed(rank, block):
@@ -119,3 +120,6 @@ def _log(file: Path, rank: int, node: str, world: int, deployment: str, started:
             rows.append([rank, node, record.index, stamp, record.level or "", record.process or "", record.text])
         if rows:
             yield at, "log", [deployment, rows]
+
+
+__all__ = ["Row", "Source", "boot", "recording"]

@@ -8,7 +8,7 @@ from typing import Final
 from console.base.absent import NOT_SAMPLED, Absent
 from console.telemetry.history import FINE_S, Series
 from console.telemetry.sample import Float, Gpu, Sample
-from console.telemetry.trend import seconds_to_empty
+from console.telemetry.trend import LONG_S, seconds_to_empty
 
 
 def _gpu(pick: Callable[[Gpu], Float]) -> Callable[[Sample], Float]:
@@ -78,6 +78,11 @@ class SeriesBook:
         else:
             values = [None if m is None else (m[0] + m[1]) / 2 for m in series.minutes(int(seconds / 60), now)]
         return _resample(values, points)
+
+    def slope(self, node: str, metric: str, now: float) -> Float:
+        """Change per second over the last half minute."""
+        series = self._book.get((node, metric))
+        return NOT_SAMPLED if series is None else series.slope(LONG_S, now)
 
     def seconds_to_empty(self, node: str, left: Float, now: float) -> Float:
         """Seconds until a node's available memory is used up at the rate of the last half minute."""

@@ -78,6 +78,7 @@ class Vigil:
         self.recorder = options.recorder
         self._available: dict[str, int] = {}
         self._empty: dict[str, Float] = {}
+        self._slopes: dict[str, Float] = {}
         self._trips: set[tuple[str, str, int]] = set()
         self._starting: list[asyncio.Task[Any]] = []
         self._unguarded: dict[tuple[str, str], float] = {}
@@ -85,7 +86,7 @@ class Vigil:
 
     @property
     def lowest(self) -> Lowest | None:
-        return lowest(self._available, self._empty)
+        return lowest(self._available, self._empty, self._slopes)
 
     def sampled(self, sample: Sample) -> None:
         """After the sample was added to the series."""
@@ -98,6 +99,7 @@ class Vigil:
             self._available[sample.node] = left
         empty = self._series.seconds_to_empty(sample.node, left, sample.received_at)
         self._empty[sample.node] = empty
+        self._slopes[sample.node] = self._series.slope(sample.node, "mem_available", sample.received_at)
         self.alarms.sampled(sample, empty)
         if not isinstance(sample.guards, Absent):
             for guard in sample.guards:

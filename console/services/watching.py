@@ -23,7 +23,7 @@ from console.services.census import Census, Found, take_census
 from console.services.compare import compared
 from console.services.discovery import by_deployment, open_found
 from console.services.follower import Follower
-from console.services.hub import BootSummary, ControlsView, HubApi, LogBatch, LogLine, Notice, Snapshot
+from console.services.hub import BootSummary, ControlsView, LogBatch, LogLine, Notice, Snapshot
 from console.services.ledger import Ledger
 from console.services.log_store import LogStore
 from console.services.node_watch import NodeWatch

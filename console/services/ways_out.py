@@ -20,6 +20,7 @@ from console.telemetry.alarm_rules import WaysPolicy
 from console.telemetry.alarms import Alarm
 
 DEADLINE_S: Final = 15.0
+ASK_TMUX_S: Final = 3.0
 TERMINALS: Final = ("off", "auto", "osc9", "osc777", "osc99")
 
 
@@ -105,13 +106,48 @@ class TerminalWay:
         return "the bell" if self.name == "bell" else f"the terminal ({self._style})"
 
     async def send(self, alarm: Alarm) -> None:
+        swallowed = self.name != "bell" and self._style != "off" and await swallowed_by_tmux(self._env)
         try:
-            if self.name == "bell":
-                self._write("\a")
+            if self.name == "bell" or swallowed:
+                self._write("\a")  # tmux hands a bell on whatever its settings are
             else:
                 self._write(notification(self._env, "nightdeck", headline(alarm), self._style))
         except (OSError, ValueError) as error:
             raise WayError(f"the terminal cannot be written to: {error}") from error
+        if swallowed:
+            raise WayError("tmux lets no notification through, so the bell rang: `set -g allow-passthrough on` there")
+
+
+async def swallowed_by_tmux(env: Mapping[str, str]) -> bool:
+    """True where the tmux around us drops what is meant for the terminal behind it, as it does unless it is told not to
+    (since 3.3; an older one has no such option and lets all through, and one that cannot be asked is given the chance).
+    """
+    if "TMUX" not in env:
+        return False
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "tmux",
+            "show-options",
+            "-Apv",
+            "allow-passthrough",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(env),
+        )
+    except OSError:
+        return False
+    try:
+        async with asyncio.timeout(ASK_TMUX_S):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return False
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return said.strip() == b"off"
 
 
 class CommandWay:

@@ -24,11 +24,13 @@ NEAR_BYTES: Final = 16 * GIB
 @dataclass(frozen=True, slots=True)
 class Lowest:
     """The node with the least memory available; or, where one runs out within the horizon, the one that does first.
-    seconds_to_empty: None while it does not fall."""
+    seconds_to_empty: None while it does not fall. slope_bytes_s: how its memory changes, by the last half minute; None
+    where too little is known."""
 
     node: str
     available_bytes: int
     seconds_to_empty: float | None = None
+    slope_bytes_s: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -55,13 +57,20 @@ def seconds_to_empty(available: Series, left: Float, now: float) -> Float:
     return seconds
 
 
-def lowest(available: Mapping[str, int], empty: Mapping[str, Float]) -> Lowest | None:
-    """available: by node. None where no node says."""
+def lowest(
+    available: Mapping[str, int], empty: Mapping[str, Float], slopes: Mapping[str, Float] | None = None
+) -> Lowest | None:
+    """available, slopes: by node. None where no node says."""
     soon = {n: s for n, s in empty.items() if not isinstance(s, Absent) and math.isfinite(s) and n in available}
     if soon:
         first = min(soon, key=lambda n: (soon[n], n))
-        return Lowest(first, available[first], soon[first])
+        return Lowest(first, available[first], soon[first], _slope(slopes, first))
     if not available:
         return None
     node = min(available, key=lambda n: (available[n], n))
-    return Lowest(node, available[node])
+    return Lowest(node, available[node], slope_bytes_s=_slope(slopes, node))
+
+
+def _slope(slopes: Mapping[str, Float] | None, node: str) -> float | None:
+    value = (slopes or {}).get(node)
+    return None if value is None or isinstance(value, Absent) else value

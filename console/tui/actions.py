@@ -12,6 +12,7 @@ from console.boot.state import BootState, Phase
 from console.services.hub import Snapshot
 
 Possible = Callable[[Snapshot], bool]
+LIVE_AREAS: Final = ("Deployment", "Recipe", "Boots")
 
 
 def always(_snapshot: Snapshot) -> bool:
@@ -59,7 +60,8 @@ def has_recipes(snapshot: Snapshot) -> bool:
 class Action:
     """One thing to do. id: stable, what a keymap names. keys: defaults, comma-separated as Textual reads them.
     run: Textual's action on the main screen. footer: place in the key bar, None when not there.
-    changes: it changes a node, a deployment or its record, so a read-only console does not have it."""
+    changes: it changes a node, a deployment or its record, so a read-only console does not have it.
+    where: `live`, `replay` or empty for both; what launches, plans or lists is live by its area."""
 
     id: str
     keys: str
@@ -71,6 +73,14 @@ class Action:
     changes: bool = False
     possible: Possible = always
     palette: bool = True
+    where: str = ""
+
+    def is_of(self, snapshot: Snapshot) -> bool:
+        """Whether this screen has the action at all: a read-only one, a replay and the present differ in that."""
+        if self.changes and snapshot.read_only:
+            return False
+        where = self.where or ("live" if self.area in LIVE_AREAS else "")
+        return not where or (where == "replay") == (snapshot.replay is not None)
 
 
 ACTIONS: Final[tuple[Action, ...]] = (
@@ -96,7 +106,33 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("boot.note", "n", "note", "note", "Write a note to this boot", "Deployment", 11, True, has_boot),
     Action("find", "slash", "find", "search", "Search: the log, the recipes or the nodes, as the pane says", "Look", 5),
     Action("filter", "f", "filter", "filter", "Filter the log by rank, level, pattern; the nodes by word", "Look", 8),
-    Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 7),
+    Action("replay.pause", "space", "replay_pause", "pause", "Let time stand still, or go on", "Replay", 1,
+           where="replay"),
+    Action("replay.faster", "plus", "replay_speed(1)", "faster", "Let time pass faster", "Replay", 2, where="replay"),
+    Action("replay.slower", "minus", "replay_speed(-1)", "slower", "Let time pass slower", "Replay", 3, where="replay"),
+    Action("replay.next-event", "greater_than_sign", "replay_mark(1, 'event')", "next event",
+           "To the next thing that happened", "Replay", 4, where="replay"),
+    Action("replay.previous-event", "less_than_sign", "replay_mark(-1, 'event')", "event before",
+           "To the thing that happened before", "Replay", 5, where="replay"),
+    Action("replay.next-stage", "right_curly_bracket", "replay_mark(1, 'stage')", "next stage",
+           "To where the first rank entered its next stage", "Replay", 6, where="replay"),
+    Action("replay.previous-stage", "left_curly_bracket", "replay_mark(-1, 'stage')", "stage before",
+           "To where the stage before began", "Replay", 13, where="replay"),
+    Action("replay.memory", "m", "replay_mark(0, 'memory')", "lowest memory",
+           "To the moment with the least memory on any node", "Replay", 7, where="replay"),
+    Action("replay.forward", "full_stop", "replay_seek(10)", "10 s on", "Ten seconds on", "Replay", 14,
+           where="replay"),
+    Action("replay.back", "comma", "replay_seek(-10)", "10 s back", "Ten seconds back", "Replay", 15, where="replay"),
+    Action("replay.minute-forward", "right_parenthesis", "replay_seek(60)", "1 min on", "A minute on", "Replay",
+           where="replay"),
+    Action("replay.minute-back", "left_parenthesis", "replay_seek(-60)", "1 min back", "A minute back", "Replay",
+           where="replay"),
+    Action("replay.start", "backspace", "replay_start", "from the start", "From the start again", "Replay",
+           where="replay"),
+    Action("replay.leave", "escape", "replay_leave", "leave", "Back to the present, or to the shell", "Replay", 8,
+           where="replay"),
+    Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 7,
+           where="live"),
     Action("logs.end", "end,G", "log_end", "to now", "Jump to the newest line and follow", "Logs"),
     Action("logs.next-match", "right_square_bracket", "match(1)", "next match", "Next match of the search", "Logs"),
     Action("logs.previous-match", "left_square_bracket", "match(-1)", "previous match", "The match before", "Logs"),
@@ -114,9 +150,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         for n in range(1, 9)
     ),
     Action("cluster.sort", "o", "sort", "sort", "Sort the nodes by the next column", "Look"),
-    Action("cluster.node", "i", "node_page", "node", "Everything of a node, with charts; enter on its row too", "Look"),
+    Action("cluster.node", "i", "node_page", "node", "A node in full, with charts; a boot as text", "Look"),
     Action("alarms.list", "A", "alarms", "alarms", "What is wrong now and what was; take note of it, mute it", "Look"),
-    Action("boots.compare", "c", "compare", "compare", "Mark a boot; the second mark compares them", "Boots"),
+    Action("boots.compare", "c", "compare", "compare", "Mark a boot; the second mark compares them in full", "Boots"),
+    Action("boots.replay", "R", "replay_boot", "replay", "The boot under the cursor as it was; enter too", "Boots"),
     Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 6, palette=False),
     Action("view.previous-pane", "shift+tab", "pane(-1)", "previous pane", "Previous pane", "Look", palette=False),
     Action("view.zoom", "z", "zoom", "zoom", "This pane alone on the screen, or all of them again", "Look"),
@@ -128,7 +165,9 @@ BY_RUN: Final[Mapping[str, Action]] = {action.run.partition("(")[0]: action for 
 BY_ID: Final[Mapping[str, Action]] = {action.id: action for action in ACTIONS}
 SIGNS: Final = {
     "slash": "/", "question_mark": "?", "plus": "+", "right_square_bracket": "]", "left_square_bracket": "[",
-    "shift+tab": "S-tab", "ctrl+p": "^p", "ctrl+r": "^r", "ctrl+s": "^s",
+    "shift+tab": "S-tab", "ctrl+p": "^p", "ctrl+r": "^r", "ctrl+s": "^s", "minus": "-", "greater_than_sign": ">",
+    "less_than_sign": "<", "right_curly_bracket": "}", "left_curly_bracket": "{", "full_stop": ".", "comma": ",",
+    "right_parenthesis": ")", "left_parenthesis": "(", "escape": "esc", "backspace": "bksp",
 }  # fmt: skip
 
 
@@ -152,7 +191,7 @@ def key_signs(keymap: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def offered(snapshot: Snapshot) -> Sequence[Action]:
     """What can be done now: the key bar and the palette show nothing else."""
-    return [a for a in ACTIONS if not (a.changes and snapshot.read_only) and a.possible(snapshot)]
+    return [a for a in ACTIONS if a.is_of(snapshot) and a.possible(snapshot)]
 
 
 def docs_table() -> str:

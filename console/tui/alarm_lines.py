@@ -21,7 +21,7 @@ def worst(alarms: Sequence[Alarm]) -> Alarm | None:
 
 
 def alarm_count(alarms: Sequence[Alarm], glyphs: Glyphs) -> list[Span]:
-    """`▲ 2 alarms: dgx3 …`; nothing where none holds."""
+    """`▲ 2 alarms`; nothing where none holds."""
     top = worst(alarms)
     if top is None:
         return []
@@ -29,6 +29,21 @@ def alarm_count(alarms: Sequence[Alarm], glyphs: Glyphs) -> list[Span]:
     sign = glyphs.failed if top.severity == Severity.BLOCK else glyphs.warn
     role = ROLES.get(top.severity, "warn") + (" bold" if top.calls else "")
     return [(f"   {sign} {held} alarm{'s' if held > 1 else ''}", role)]
+
+
+def alert_line(alarms: Sequence[Alarm], now: float, glyphs: Glyphs) -> list[Span]:
+    """The gravest alarm that nobody took note of, in its own words; nothing where there is none."""
+    calling = [a for a in alarms if a.calls]
+    top = worst(calling)
+    if top is None:
+        return []
+    sign = glyphs.failed if top.severity == Severity.BLOCK else glyphs.warn
+    role = ROLES.get(top.severity, "warn")
+    more = f"   and {len(calling) - 1} more" if len(calling) > 1 else ""
+    return [
+        (f" {sign} {safe(top.text, limit=300)}", f"{role} bold"),
+        (f"   for {span(max(0.0, now - top.raised_at))}{more}", "dim"),
+    ]
 
 
 def alarm_row(alarm: Alarm, now: float, width: int, glyphs: Glyphs) -> tuple[Line, ...]:

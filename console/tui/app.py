@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -18,7 +18,7 @@ from textual.screen import Screen
 
 from console.base.errors import NightdeckError
 from console.base.theme import ThemeColours
-from console.services.hub import HubApi
+from console.services.hub import HubApi, ReplayApi
 from console.tui.actions import BY_ID
 from console.tui.driver import LastingDriver
 from console.tui.glyphs import ASCII, UNICODE
@@ -26,6 +26,7 @@ from console.tui.jobs import Jobs
 from console.tui.paint import Paint
 from console.tui.palette import THEME, Commands
 from console.tui.screens.main import MainScreen
+from console.tui.screens.replay import ReplayScreen
 from console.tui.terminal import TerminalGuard, no_colour
 from console.tui.theme import NIGHTDECK, fallback_variables, textual_theme
 
@@ -86,14 +87,24 @@ class NightdeckApp(App[int]):
         return fallback_variables()
 
     def get_default_screen(self) -> Screen[Any]:
-        self._main = MainScreen(self.hub, self.jobs, self.make_paint(), self.glyphs, self.keymap)
+        if self.hub.snapshot().replay is not None:
+            hub = cast("ReplayApi", self.hub)
+            self._main = ReplayScreen(hub, self.jobs, self.make_paint(), self.glyphs, self.keymap, alone=True)
+        else:
+            self._main = MainScreen(self.hub, self.jobs, self.make_paint(), self.glyphs, self.keymap)
         return self._main
+
+    @property
+    def front(self) -> MainScreen | None:
+        """The main screen that is seen: a replay over the present, or the present."""
+        return next((s for s in reversed(self.screen_stack) if isinstance(s, MainScreen)), self._main)
 
     async def on_mount(self) -> None:
         self.set_keymap(self.keymap)
         if self._guard is not None:
             self._guard.install()
             self.set_interval(1.0, self._guard.check)
+        self.hub.use_terminal(self.to_terminal)
         self.theme_changed_signal.subscribe(self, lambda _theme: self._repaint())
         if self._unknown_keys:
             names = ", ".join(self._unknown_keys)
@@ -114,13 +125,21 @@ class NightdeckApp(App[int]):
         if self._guard is not None:
             self._guard.remove()
 
+    def to_terminal(self, text: str) -> None:
+        """Bytes for the operator's terminal between two pictures: a bell, a notification. Raises OSError where there is
+        none to write to, as while an editor has it."""
+        driver = self._driver
+        if driver is None or (isinstance(driver, LastingDriver) and not driver.open):
+            raise OSError("the console does not have the terminal now")
+        driver.write(text)
+
     def _leave_with(self, code: int) -> None:
         self.exit(code)
 
     def action_leave_at_once(self) -> None:
         """ctrl+q: as q, from wherever the focus is."""
-        if self._main is not None and self.screen is self._main:
-            self._main.action_quit_console()
+        if isinstance(self.screen, MainScreen):
+            self.screen.action_quit_console()
 
     def action_say_how_to_quit(self) -> None:
         self.notify("q leaves the console; a deployment keeps running", markup=False)
@@ -149,8 +168,9 @@ class NightdeckApp(App[int]):
         return Paint(self.theme_variables, fallback_variables(), plain=self.glyphs is ASCII)
 
     def _repaint(self) -> None:
-        if self._main is not None and self._main.is_mounted:
-            self._main.repaint(self.make_paint(), self.glyphs)
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen) and screen.is_mounted:
+                screen.repaint(self.make_paint(), self.glyphs)
 
     def on_command_palette_opened(self) -> None:
         self.load_themes()
@@ -178,8 +198,8 @@ class NightdeckApp(App[int]):
     async def run_main(self, run: str) -> None:
         """Run an action of the main screen, from the palette."""
         try:
-            if self._main is not None:
-                await self._main.run_action(run)
+            if self.front is not None:
+                await self.front.run_action(run)
         except NoMatches:
             self.bell()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from textual import events
 from textual.message import Message
 
 from console.base.absent import Absent
 from console.services.hub import Snapshot
+from console.telemetry.trend import Lowest
 from console.tui.actions import Action, key_sign
 from console.tui.alarm_lines import alarm_count
 from console.tui.boot_lines import expected, frontier, phase_span
@@ -24,8 +26,9 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
     total = len(snapshot.nodes)
     lost = [n.node.name for n in snapshot.nodes if n.state == "lost"]
     sign = glyphs.fresh if fresh == total else glyphs.warn
+    replay = snapshot.replay is not None
     parts: list[tuple[int, list[Span]]] = [
-        (5, [(" nightdeck", "brand")]),
+        (0, [(" REPLAY ", "warn bold reverse")]) if replay else (5, [(" nightdeck", "brand")]),
         (6, [("  " + safe(snapshot.cluster.name, limit=20), "text")]),
         (1, [(f"  {sign} {fresh}/{total}", "ok" if fresh == total else "bad bold")]),
     ]
@@ -46,6 +49,8 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         if soon is not None:
             parts.append((1, [("   ", "text"), (f"{glyphs.warn} {safe(soon.sentence, limit=80)}", "bad bold")]))
         parts.append((4, [("   lowest free ", "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
+        if soon is None and (slope := slope_span(snapshot.lowest, name, glyphs)) is not None:
+            parts.append((4, [slope]))
     if alarms := alarm_count(snapshot.alarms, glyphs):
         parts.append((2, alarms))
     boot = snapshot.boot
@@ -63,14 +68,30 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
                 parts.append((5, [(f"   {expected(boot)}", "text")]))
     if snapshot.job:
         parts.append((3, [(f"   {glyphs.active} {safe(snapshot.job, limit=40)}", "active bold")]))
-    if snapshot.read_only:
+    if snapshot.read_only and not replay:
         parts.append((2, [("   read-only", "warn")]))
-    right: list[Span] = [(f"{hhmm(now)} ", "strong")]
+    right: list[Span] = (
+        [("it was ", "warn"), (f"{hhmm(now)} ", "warn bold")] if replay else [(f"{hhmm(now)} ", "strong")]
+    )
     room = width - line_width(right) - 1
     while sum(line_width(spans) for _, spans in parts) > room and len(parts) > 1:
         worst = max(range(len(parts)), key=lambda i: (parts[i][0], i))
         del parts[worst]
     return spread([span for _, spans in parts for span in spans], right, width)
+
+
+SLOPE_STILL: Final = 0.05 * 1024**3 / 60  # bytes a second that the page cache alone makes
+
+
+def slope_span(lowest: Lowest | None, node: str, glyphs: Glyphs) -> Span | None:
+    """` ▾ 1.2 a minute`: how the lowest memory moves; nothing while too little is known of it."""
+    if lowest is None or lowest.node != node or lowest.slope_bytes_s is None:
+        return None
+    slope = lowest.slope_bytes_s
+    if abs(slope) < SLOPE_STILL:
+        return " steady", "dim"
+    sign = glyphs.worst_low if slope < 0 else glyphs.worst_high
+    return f" {sign}{gib(abs(slope) * 60)}/min", "warn" if slope < 0 else "dim"
 
 
 class TabBar(Lines):

@@ -1,4 +1,4 @@
-"""The boots pane: the night's ledger, newest first; one in full, or two side by side."""
+"""The boots pane: the night's ledger, newest first; one in full as text."""
 
 from __future__ import annotations
 
@@ -72,36 +72,6 @@ def boot_lines(boot: BootSummary, width: int, glyphs: Glyphs) -> list[Line]:
     return out
 
 
-def compare_lines(old: BootSummary, new: BootSummary, width: int, glyphs: Glyphs) -> list[Line]:
-    """Two boots side by side: what came out, what changed, where the time went."""
-    pairs = (
-        ("recipe", safe(old.recipe), safe(new.recipe)),
-        ("verdict", old.state, new.state),
-        ("ready in", ready_words(old), ready_words(new)),
-        ("lowest free GiB", gib(old.min_available_bytes), gib(new.min_available_bytes)),
-        ("tok/s", one(old.tokens_per_s), one(new.tokens_per_s)),
-        ("cause", safe(old.cause, limit=40) or "-", safe(new.cause, limit=40) or "-"),
-        ("note", safe(old.note, limit=40) or "-", safe(new.note, limit=40) or "-"),
-    )
-    half = max(12, (width - 20) // 2)
-    out: list[Line] = [
-        (
-            (fit("", 18), "head"),
-            (fit(f"boot {old.number}", half), "strong"),
-            (fit(f"boot {new.number}", half), "strong"),
-        )
-    ]
-    for label, a, b in pairs:
-        out.append(
-            ((f" {fit(label, 17)}", "head"), (fit(a, half), "text"), (fit(b, half), "text" if a == b else "warn"))
-        )
-    if new.changed:
-        out += [(), ((f" boot {new.number} changed", "title"),)]
-        out += [((f" {glyphs.dot} {safe(c)}", "text"),) for c in new.changed]
-    out += [(), ((" seconds in each stage", "title"),), *_stage_bars([old, new], width, glyphs)]
-    return out
-
-
 def _stage_bars(boots: Sequence[BootSummary], width: int, glyphs: Glyphs) -> list[Line]:
     names = list(dict.fromkeys(name for boot in boots for name in boot.stages))
     top = max((value for boot in boots for value in boot.stages.values()), default=1.0) or 1.0
@@ -130,11 +100,18 @@ class BootsPane(Pane):
     NAME = "Boots"
 
     class Open(Message):
-        """Show these lines: made for the width that the paper has."""
+        """Show a boot as text, or two of them compared, the older first."""
 
         def __init__(self, boots: Sequence[BootSummary]) -> None:
             super().__init__()
             self.boots = boots
+
+    class Replay(Message):
+        """Show a boot as it was lived."""
+
+        def __init__(self, boot: BootSummary) -> None:
+            super().__init__()
+            self.boot = boot
 
     def __init__(self, *, id: str = "boots") -> None:  # noqa: A002
         super().__init__(id=id)
@@ -187,11 +164,16 @@ class BootsPane(Pane):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
 
+    @property
+    def chosen(self) -> BootSummary | None:
+        """The boot under the cursor."""
+        return self._boot(self.grid.cursor_key)
+
     def on_grid_picked(self, event: Grid.Picked) -> None:
         event.stop()
         boot = self._boot(event.key)
         if boot is not None:
-            self.post_message(self.Open([boot]))
+            self.post_message(self.Replay(boot))
 
     def compare(self) -> None:
         """Mark the boot under the cursor; the second mark opens the comparison, older boot first."""

@@ -10,7 +10,8 @@ from console.tui.glyphs import Glyphs
 from console.tui.spans import Line, Span, fit
 
 AXIS: Final = 7  # cells for the figures at the left
-MARKS: Final = "oxs+*#%@"  # ranks of curves laid over each other, each with its own sign
+MARKS: Final = "oxs+*#%@"  # curves laid over each other, each with its own sign
+SAME: Final = "="  # where two of them are at one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def overlay(
     width: int,
     labels: tuple[str, str],
 ) -> list[Line]:
-    """Curves over each other as points: (sign, values, role). The first of two at one place is the one that shows."""
+    """Curves over each other as points: (sign, values, role); where two meet, `SAME` stands for both."""
     out: list[Line] = []
     grid: list[list[tuple[str, str]]] = [[(" ", "grid")] * width for _ in range(rows)]
     for sign, values, role in curves:
@@ -74,8 +75,7 @@ def overlay(
             if value is None:
                 continue
             y = rows - 1 - min(rows - 1, int(scale.share(value) * rows))
-            if grid[y][x][0] == " ":
-                grid[y][x] = (sign, role)
+            grid[y][x] = (sign, role) if grid[y][x][0] == " " else (SAME, "strong")
     for row, cells in enumerate(grid):
         label = labels[0] if row == 0 else labels[1] if row == rows - 1 else ""
         spans: list[Span] = [(fit(label, AXIS, ">") + " ", "dim")]

@@ -47,3 +47,8 @@ class LastingDriver(LinuxDriver):
     def __init__(self, app: App[Any], **kwargs: Any) -> None:
         super().__init__(app, **kwargs)
         self._file: Any = LastingFile(self._file)
+
+    @property
+    def open(self) -> bool:
+        """True while there is a terminal, and the console draws on it."""
+        return self._writer_thread is not None and not self._file.gone

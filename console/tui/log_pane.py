@@ -34,6 +34,7 @@ class LogPane(Pane):
         self.searching = False
         self._asking = "search"
         self._deployment: str | None = None
+        self._turn = 0
         self._hunt: asyncio.Task[None] | None = None
 
     def compose(self) -> ComposeResult:
@@ -56,11 +57,11 @@ class LogPane(Pane):
         self.retitle(paint)
         self.draw()
 
-    def show(self, boot: BootState | None) -> None:
-        """Stage marks of this boot; another deployment begins a log of its own."""
+    def show(self, boot: BootState | None, turn: int = 0) -> None:
+        """Stage marks of this boot; another deployment begins a log of its own, and so does a replay turned back."""
         deployment = boot.deployment if boot is not None else None
-        if deployment != self._deployment:
-            self._deployment = deployment
+        if (deployment, turn) != (self._deployment, self._turn):
+            self._deployment, self._turn = deployment, turn
             self.view.restart()
         if boot is not None:
             marks = {(r.rank, c.line): c.stage for r in boot.ranks for c in r.cells if c.line is not None}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from console.services.hub import HubApi
 from console.tui.actions import Action, key_sign, offered
 from console.tui.spans import safe
 
@@ -28,9 +29,14 @@ class Commands(Provider):
         assert isinstance(app, NightdeckApp)
         return app
 
+    @property
+    def _hub(self) -> HubApi:
+        front = self._deck.front
+        return front.hub if front is not None else self._deck.hub
+
     def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         app = self._deck
-        snapshot = app.hub.snapshot()
+        snapshot = self._hub.snapshot()
         for action in offered(snapshot):
             if action.palette:
                 yield self._words(action), action.sentence, partial(app.run_main, action.run)
@@ -40,7 +46,7 @@ class Commands(Provider):
     def _words(self, action: Action) -> str:
         """`stop: dsv41-flash-8x on 8 nodes`: what it would act on, and its key."""
         app = self._deck
-        boot = app.hub.snapshot().boot
+        boot = self._hub.snapshot().boot
         tail = ""
         if action.area == "Deployment" and boot is not None and action.id != "deployment.launch":
             tail = f": {safe(boot.recipe, limit=40)} on {len({r.node for r in boot.ranks})} nodes"

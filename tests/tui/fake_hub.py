@@ -15,7 +15,9 @@ from console.boot.compare import Comparison, Record, Row, Section
 from console.boot.state import BootState, Phase
 from console.plan.model import Plan
 from console.services.hub import BootSummary, LogBatch, LogLine, NodeView, Notice, Snapshot
+from console.services.replay import ReplayHub
 from tests.tui import fake_values as v
+from tests.tui.replays import replay_hub
 
 SCENARIOS = (
     "booting", "ready", "failed", "starting", "stopped", "stopping", "empty", "farm", "lost", "problems", "deadline",
@@ -37,6 +39,8 @@ class FakeHub:
         self.subscribers: list[Callable[[], None]] = []
         self.blocked = False
         self.plan_error: NightdeckError | None = None
+        self.replay_error: NightdeckError | None = None
+        self.terminal: Callable[[str], None] | None = None
         self.changes: tuple[str, ...] = ("--gpu-memory-utilization 0.91 → 0.80",)
         self.hold: asyncio.Event | None = None
         self.summaries: tuple[BootSummary, ...] = v.ledger()
@@ -244,12 +248,30 @@ class FakeHub:
     def themes(self) -> Sequence[ThemeColours]:
         return self.theme_list
 
+    async def open_replay(self, boot: str) -> ReplayHub:
+        self.calls.append(("replay", boot))
+        if self.replay_error is not None:
+            raise self.replay_error
+        return replay_hub()
+
+    def use_terminal(self, write: Callable[[str], None]) -> None:
+        self.terminal = write
+
     async def compare_boots(self, *names: str) -> Comparison:
         self.calls.append(("compare", names))
-        a, b = Record("b8", 8, "dsv41-flash-8x", {}), Record(names[-1], 11, "dsv41-flash-8x", {})
+        curve = tuple((10.0 * i, (30.0 - i % 17) * v.GIB) for i in range(40))
+        a = Record("b8", 8, "dsv41-flash-8x", {}, memory=curve)
+        b = Record(names[-1], 11, "dsv41-flash-8x", {}, memory=tuple((at, value / 2) for at, value in curve[:20]))
+        lows = (Row("dgx1", "14.00", "7.00", -7.0),)
         rows = (Row("--gpu-memory-utilization", "0.91", "0.80"), Row("--max-num-seqs", "8", "8"))
         return Comparison(
-            a, b, (Section("recipe", rows), Section("text", (Row("answer", "Paris", "Paris"),), side_by_side=True))
+            a,
+            b,
+            (
+                Section("recipe", rows),
+                Section("lowest memory", lows, "GiB", side_by_side=True),
+                Section("text", (Row("answer", "Paris", "Paris"),), side_by_side=True),
+            ),
         )
 
     def acknowledge_alarms(self, ident: int | None = None) -> int:

@@ -69,13 +69,17 @@ async def test_the_ledger_opens_one_and_compares_two(size: tuple[int, int]) -> N
         text = d.text()
         assert "✗ failed" in text
         assert "10:10" in text
-        await d.press("down", "enter")
+        await d.press("down", "i")
         assert "boot 10" in d.text()
         assert "LL128 off" in d.text()
         await d.press("escape", "c", "down", "down", "c")
+        await d.app.jobs.idle()
+        await d.pilot.pause()
+        assert d.calls("compare") == [("b8", "b10")]
         text = d.text()
         assert "Boot 8 and boot 10" in text
-        assert "ready in" in text
-        assert "9:56" in text
+        assert "--gpu-memory-utilization" in text
+        assert "o boot 8 lowest 14.0   x boot 11 lowest 7.0" in text
+        assert text.count("xx") > 2
         await d.press("escape")
         assert d.main.query_one(BootsPane).marked is None

@@ -7,11 +7,11 @@ from functools import partial
 from console.base.errors import NightdeckError
 from console.boot.compare import Comparison
 from console.plan.model import Plan
-from console.services.hub import BootSummary, HubApi
+from console.services.hub import BootSummary, HubApi, ReplayApi
 from console.tui.actions import ACTIONS, key_sign
 from console.tui.boot_pane import Board
 from console.tui.boot_records import record_lines
-from console.tui.boots_pane import BootsPane, boot_lines, compare_lines
+from console.tui.boots_pane import BootsPane, boot_lines
 from console.tui.copying import copy
 from console.tui.editor import edit
 from console.tui.glyphs import Glyphs
@@ -200,14 +200,41 @@ class LookActions(DeploymentActions):
         event.stop()
         boots = list(event.boots)
         if len(boots) == 1:
-            one: BootSummary = boots[0]
-            self.paper(f"Boot {one.number}", draw=lambda width: boot_lines(one, width, self.glyphs))
+            self._boot_as_text(boots[0])
         else:
             old, new = boots
-            self.paper(
-                f"Boot {old.number} and boot {new.number}",
-                draw=lambda width: compare_lines(old, new, width, self.glyphs),
-            )
+            self._compare_records(f"Boot {old.number} and boot {new.number}", old.id, new.id)
+
+    def _boot_as_text(self, boot: BootSummary) -> None:
+        self.paper(f"Boot {boot.number}", draw=lambda width: boot_lines(boot, width, self.glyphs))
+
+    def on_boots_pane_replay(self, event: BootsPane.Replay) -> None:
+        event.stop()
+        self._replay(event.boot)
+
+    def action_replay_boot(self) -> None:
+        boot = self.query_one(BootsPane).chosen
+        if self.active != "boots" or boot is None:
+            self.choose_pane("boots")
+        else:
+            self._replay(boot)
+
+    def _replay(self, boot: BootSummary) -> None:
+        """The boot in these same screens; where it kept no events, its summary as text."""
+
+        async def open_it() -> None:
+            try:
+                hub = await self.hub.open_replay(boot.id)
+            except NightdeckError as error:
+                self.say(f"boot {boot.number} cannot be replayed: {error}", bad=True)
+                self._boot_as_text(boot)
+                return
+            self.show_replay(hub)
+
+        self.jobs.start("open a replay", open_it())
+
+    def show_replay(self, hub: ReplayApi) -> None:
+        raise NotImplementedError
 
     def _compare_records(self, title: str, *names: str) -> None:
         """What is kept of two boots; with one name, against the last boot before it that served."""
@@ -229,7 +256,10 @@ class LookActions(DeploymentActions):
     # -- nodes and alarms ------------------------------------------------------------------------------------
 
     def action_node_page(self) -> None:
-        """The node under the cursor of the cluster, or the one whose rank is under that of the board."""
+        """The node under the cursor of the cluster, or of the board's rank; in the ledger the boot as text."""
+        if self.active == "boots" and (summary := self.query_one(BootsPane).chosen) is not None:
+            self._boot_as_text(summary)
+            return
         pane = self.query_one(NodePane)
         name = pane.grid.cursor_key
         board, boot = self.query_one(Board), self.hub.snapshot().boot
@@ -258,11 +288,11 @@ class LookActions(DeploymentActions):
         self.paper("Keys", draw=self._help_lines)
 
     def _help_lines(self, width: int) -> list[Line]:
-        read_only = self.hub.snapshot().read_only
+        snapshot = self.hub.snapshot()
         out: list[Line] = []
         areas = list(dict.fromkeys(a.area for a in ACTIONS))
         for area in areas:
-            rows = [a for a in ACTIONS if a.area == area and not (a.changes and read_only)]
+            rows = [a for a in ACTIONS if a.area == area and a.is_of(snapshot)]
             rows = [a for a in rows if not a.id.startswith("logs.rank-")]
             if not rows:
                 continue
@@ -288,7 +318,9 @@ class LookActions(DeploymentActions):
             ),
             (("   esc    ", "key"), ("Close a prompt, take a filter or search off", "text")),
         ]
-        if read_only:
+        if snapshot.replay is not None:
+            out += [(), ((" This is a replay: it shows what was, and nothing here changes anything.", "warn"),)]
+        elif snapshot.read_only:
             out += [(), ((" This console is read-only: nothing here changes a node.", "warn"),)]
         return out
 

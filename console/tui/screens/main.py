@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.timer import Timer
 
 from console.boot.state import BootState
-from console.services.hub import HubApi, Snapshot
+from console.services.hub import HubApi, ReplayApi, Snapshot
 from console.tui.actions import BY_RUN, bindings, key_signs, offered
 from console.tui.bars import KeyBar, TabBar, top_line
 from console.tui.boot_pane import BootPane
@@ -29,8 +29,6 @@ from console.tui.spans import safe
 DRAW_S: Final = 0.25  # at most four pictures a second
 STACK_COLUMNS: Final = 110
 STACK_ROWS: Final = 34
-PANES: Final = ("cluster", "boot", "logs", "recipes", "boots")
-DECK: Final = ("logs", "recipes", "boots")
 SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
 
 
@@ -39,9 +37,11 @@ class MainScreen(LookActions):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = ""
+    PANES: ClassVar[tuple[str, ...]] = ("cluster", "boot", "logs", "recipes", "boots")
+    DECK: ClassVar[tuple[str, ...]] = ("logs", "recipes", "boots")
 
     def __init__(self, hub: HubApi, jobs: Jobs, paint: Paint, glyphs: Glyphs, keymap: dict[str, str]) -> None:
-        super().__init__(id="main")
+        super().__init__()
         self.hub = hub
         self.jobs = jobs
         self.paint = paint
@@ -74,8 +74,8 @@ class MainScreen(LookActions):
     def on_mount(self) -> None:
         self.query_one(BootPane).keys = {} if self.hub.read_only else key_signs(self._keymap)
         snapshot = self.hub.snapshot()
-        self.active = "boot" if snapshot.boot is not None else "recipes"
-        self.deck = "logs" if snapshot.boot is not None else "recipes"
+        self.active = self.first_pane()
+        self.deck = "logs" if self.active == "boot" else self.active
         self._notice = max((n.seq for n in snapshot.notices), default=0)
         self.repaint(self.paint, self.glyphs)
         self._unsubscribe = self.hub.subscribe(self._changed)
@@ -83,6 +83,10 @@ class MainScreen(LookActions):
         self.lay_out()
         self.draw()
         self.choose_pane(self.active)
+
+    def first_pane(self) -> str:
+        """What the operator wants to see first: the boot, where there is one."""
+        return "boot" if self.hub.snapshot().boot is not None else "recipes"
 
     def on_unmount(self) -> None:
         if self._unsubscribe is not None:
@@ -107,6 +111,9 @@ class MainScreen(LookActions):
             return
         snapshot, now = self.hub.snapshot(), self.hub.now()
         self._drawn_version = snapshot.version
+        if self.covered:
+            self._tell(snapshot)
+            return
         with self.app.batch_update():
             self.query_one("#top", Lines).set_lines(top_line(snapshot, now, self.size.width, self.glyphs))
             for pane in self.query(Pane):
@@ -117,7 +124,7 @@ class MainScreen(LookActions):
                 elif isinstance(pane, BootPane):
                     pane.show(snapshot.boot, self.hub.boots() if snapshot.boot is None else (), now)
                 elif isinstance(pane, LogPane):
-                    pane.show(snapshot.boot)
+                    pane.show(snapshot.boot, snapshot.replay.turn if snapshot.replay is not None else 0)
                 elif isinstance(pane, RecipesPane):
                     pane.show(snapshot)
                 elif isinstance(pane, BootsPane):
@@ -131,8 +138,8 @@ class MainScreen(LookActions):
             names["recipes"] += f" {self.glyphs.failed}{len(snapshot.problems)}"
         if snapshot.boot is not None:
             names["boot"] += f" {snapshot.boot.number}"
-        self.query_one("#tabs-top", TabBar).draw([(p, names[p]) for p in PANES], self.active)
-        self.query_one("#tabs-deck", TabBar).draw([(p, names[p]) for p in DECK], self.deck)
+        self.query_one("#tabs-top", TabBar).draw([(p, names[p]) for p in self.PANES], self.active)
+        self.query_one("#tabs-deck", TabBar).draw([(p, names[p]) for p in self.DECK], self.deck)
         self.query_one(KeyBar).draw(offered(snapshot), self._keymap, self.size.width)
 
     def _tell(self, snapshot: Snapshot) -> None:
@@ -141,7 +148,8 @@ class MainScreen(LookActions):
             if notice.seq > self._notice:
                 self._notice = notice.seq
                 severity = SEVERITY.get(notice.severity, "information")
-                self.app.notify(safe(notice.text, limit=600), severity=severity, timeout=15, markup=False)  # type: ignore[arg-type]
+                text = ("now, not in the replay: " if self.covered else "") + safe(notice.text, limit=600)
+                self.app.notify(text, severity=severity, timeout=15, markup=False)  # type: ignore[arg-type]
         boot = snapshot.boot
         if boot is None or snapshot.read_only:
             return
@@ -159,6 +167,15 @@ class MainScreen(LookActions):
         for pane in self.query(Pane):
             if isinstance(pane, NodePane | BootPane | LogPane | RecipesPane | BootsPane):
                 pane.set_paint(paint, glyphs)
+
+    @property
+    def covered(self) -> bool:
+        """True while a replay stands over this screen: what is told meanwhile is of now, and has to say so."""
+        stack = self.app.screen_stack
+        return self in stack and any(isinstance(s, MainScreen) for s in stack[stack.index(self) + 1 :])
+
+    def on_screen_resume(self) -> None:
+        self.draw()
 
     # -- arrangement -----------------------------------------------------------------------------------------
 
@@ -179,7 +196,9 @@ class MainScreen(LookActions):
         snapshot = self.hub.snapshot()
         for pane in self.query(Pane):
             name = pane.id or ""
-            pane.display = (name not in DECK or name == self.deck) if stacked else name == self.active
+            pane.display = name in self.PANES and (
+                (name not in self.DECK or name == self.deck) if stacked else name == self.active
+            )
         spare = self.size.height - 34
         nodes = max(1, len(snapshot.nodes))
         ranks = len(snapshot.boot.ranks) if snapshot.boot is not None else nodes
@@ -189,15 +208,15 @@ class MainScreen(LookActions):
             boot.styles.height = min(max(ranks, 8), 8 + max(0, spare // 3)) + 5
         else:
             cluster.styles.height = boot.styles.height = "1fr"
-        self.query_one("#tabs-deck").display = stacked
+        self.query_one("#tabs-deck").display = stacked and len(self.DECK) > 1
         self.query_one("#tabs-top").display = not stacked
 
     def choose_pane(self, pane: str, *, focus: bool = True) -> None:
         """Make a pane the active one: shown, and with the focus."""
-        if pane not in PANES:
+        if pane not in self.PANES:
             return
         self.active = pane
-        if pane in DECK:
+        if pane in self.DECK:
             self.deck = pane
         self.lay_out()
         self.draw()
@@ -229,7 +248,13 @@ class MainScreen(LookActions):
         self.logs.jump(event.rank, event.line)
 
     def action_pane(self, step: int) -> None:
-        self.choose_pane(PANES[(PANES.index(self.active) + step) % len(PANES)])
+        self.choose_pane(self.PANES[(self.PANES.index(self.active) + step) % len(self.PANES)])
+
+    def show_replay(self, hub: ReplayApi) -> None:
+        from console.tui.screens.replay import ReplayScreen
+
+        screen = ReplayScreen(hub, self.jobs, self.paint, self.glyphs, self._keymap, alone=False)
+        self.app.push_screen(screen)
 
     def action_zoom(self) -> None:
         self.zoomed = not self.zoomed
@@ -243,9 +268,9 @@ class MainScreen(LookActions):
     # -- rights ----------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A read-only console does not have the actions that change a node."""
+        """A read-only console does not have the actions that change a node, nor a replay those of the present."""
         known = BY_RUN.get(action)
-        if known is not None and known.changes and self.hub.read_only:
+        if known is not None and not known.is_of(self.hub.snapshot()):
             return False
         return super().check_action(action, parameters)
 

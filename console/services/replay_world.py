@@ -1,0 +1,212 @@
+"""What the rows of a recording add up to by a moment: samples, deployments, lines, alarms."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from console.base.absent import Absent
+from console.base.clock import Clock
+from console.base.text import clean_line
+from console.boot.events import (
+    Acted,
+    BootFailed,
+    BootOpened,
+    CauseFound,
+    ContainerSeen,
+    DeadlinePassed,
+    Event,
+    NodeLost,
+    SmokeDone,
+    Stalled,
+    StopStarted,
+)
+from console.boot.reduce import opened, reduce
+from console.boot.state import BootState, RankState
+from console.files.event_codec import decode_event
+from console.services.alarms import AlarmBook
+from console.services.hub import LogLine, NodeView
+from console.services.log_store import LogStore
+from console.services.replay_rows import Row, Source
+from console.services.replay_window import window_sample
+from console.services.series import SeriesBook
+from console.telemetry.alarm_rules import AlarmPolicy
+from console.telemetry.frames import Frame
+from console.telemetry.freshness import judge
+from console.telemetry.sample import Float, Sample
+from console.telemetry.sampler import Sampler
+from console.telemetry.trend import Lowest, lowest
+
+# What a jump stops at; progress and figures are no events for people.
+TELLING: Final = (
+    BootOpened,
+    ContainerSeen,
+    SmokeDone,
+    BootFailed,
+    CauseFound,
+    DeadlinePassed,
+    Stalled,
+    StopStarted,
+    NodeLost,
+    Acted,
+)
+# A recording keeps a frame in five seconds and a boot one in ten: younger than this a sample is of now.
+LATE_S: Final = 15.0
+LOST_S: Final = 40.0
+LINES: Final = 50_000
+
+
+def _no_task(name: str, work: Coroutine[Any, Any, Any]) -> None:
+    """Alarms of a replay have no way out, so nothing is ever to be run for them."""
+    work.close()
+    raise AssertionError(name)
+
+
+class Samples:
+    """Samples that were made of frames, by the number of their row: time that is gone through again makes none anew,
+    and a sampler, which compares a frame with the one before, goes on where it was."""
+
+    def __init__(self, source: Source) -> None:
+        self._samplers = {n.name: Sampler(n.name) for n in source.cluster.nodes}
+        self._made: dict[int, Sample] = {}
+
+    def of(self, row: int, node: str, frame: Frame, at: float, wall: float) -> Sample:
+        held = self._made.get(row)
+        if held is None:
+            held = self._made[row] = self._samplers[node].step(frame, received_at=at, wall=wall)
+        return held
+
+
+class ReplayWorld:
+    """One pass through the rows; to go back, begin another. telling: the name of the last event worth a stop."""
+
+    def __init__(self, source: Source, clock: Clock, samples: Samples, heard: Callable[[str, Event], None]) -> None:
+        self._source = source
+        self._all_samples = samples
+        self._heard = heard
+        self._names = {n.name for n in source.cluster.nodes}
+        self._applied = 0
+        self.telling = ""
+        self.samples: dict[str, Sample] = {}
+        self.trouble: dict[str, tuple[str, str]] = {}
+        self.states: dict[str, BootState] = {}
+        self.log = LogStore()
+        self._held: dict[tuple[str, int], tuple[int, float]] = {}
+        self._lines: dict[str, list[LogLine]] = {}
+        self.show: str | None = None
+        self.series = SeriesBook()
+        self._empty: dict[str, Float] = {}
+        self.alarms = AlarmBook(AlarmPolicy(), (), clock, _no_task)
+
+    def apply(self, row: Row) -> None:
+        """One row; one that does not fit is passed over, as is what a newer version wrote."""
+        at, kind, values = row
+        number, self._applied = self._applied, self._applied + 1
+        with contextlib.suppress(IndexError, TypeError, ValueError):
+            if kind == "frame" and values[0] in self._names and isinstance(values[2], dict):
+                frame = Frame(int(values[1]), values[2])
+                self._sampled(self._all_samples.of(number, values[0], frame, at, self._source.started + at))
+                self.trouble.pop(values[0], None)
+            elif kind == "window" and values[0] in self._names and isinstance(values[1], dict):
+                self._sampled(window_sample(values[0], values[1], at, self._source.started))
+            elif kind == "trouble":
+                if values[1]:
+                    self.trouble[str(values[0])] = (str(values[1]), clean_line(str(values[2])))
+                else:
+                    self.trouble.pop(str(values[0]), None)
+            elif kind == "event" and isinstance(values[1], dict):
+                self._event(str(values[0]), decode_event(values[1]))
+            elif kind == "log":
+                self._log_rows(at, str(values[0]), values[1])
+
+    def _sampled(self, sample: Sample) -> None:
+        self.samples[sample.node] = sample
+        self.series.add(sample)
+        empty = self.series.seconds_to_empty(sample.node, sample.memory.available_bytes, sample.received_at)
+        self._empty[sample.node] = empty
+        self.alarms.sampled(sample, empty)
+
+    def _event(self, deployment: str, event: Event | None) -> None:
+        if event is None:
+            return
+        old = self.states.get(deployment)
+        if isinstance(event, BootOpened):
+            # A console that took the boot up again tells its opening once more: what was known stays.
+            self.states[deployment] = old if old is not None else opened(event)
+        elif old is not None:
+            self.states[deployment] = reduce(old, event)
+        if deployment in self.states:
+            self.alarms.heard(self.states[deployment], event)
+        if isinstance(event, TELLING):
+            self.telling = type(event).__name__
+        self._choose()
+        self._heard(deployment, event)
+
+    def _choose(self) -> None:
+        rows = sorted(self.states.values(), key=lambda s: (not s.phase.over, s.launched_at))
+        newest = rows[-1].deployment if rows else None
+        if newest != self.show:
+            self.show = newest
+            self.log.clear()
+            self.log.extend(self._numbered(self._lines.get(newest or "", [])))
+
+    def _log_rows(self, now: float, deployment: str, rows: Sequence[Sequence[Any]]) -> None:
+        fresh: list[LogLine] = []
+        for rank, node, index, at, level, process, text in rows:
+            if index <= self._held.get((deployment, rank), (-1, 0.0))[0]:
+                continue
+            self._held[(deployment, rank)] = (index, self._source.started + now)
+            fresh.append(
+                LogLine(0, int(rank), str(node), int(index), float(at), str(level), str(process), clean_line(str(text)))
+            )
+        held = self._lines.setdefault(deployment, [])
+        held += fresh
+        if len(held) > LINES + LINES // 10:
+            del held[:-LINES]
+        if deployment == self.show:
+            self.log.extend(self._numbered(fresh))
+
+    def _numbered(self, lines: Sequence[LogLine]) -> list[LogLine]:
+        seq = self.log.next_seq
+        return [
+            LogLine(seq + i, x.rank, x.node, x.index, x.at, x.level, x.process, x.text) for i, x in enumerate(lines)
+        ]
+
+    # -- what is drawn ------------------------------------------------------------------------------------------
+
+    def boot(self, deployment: str | None) -> BootState | None:
+        """A deployment, with its ranks' last lines as far as the log has gone: the events keep those of ten percent."""
+        state = self.states.get(deployment or "")
+        if state is None:
+            return None
+        ranks = tuple(self._spoke(state.deployment, rank) for rank in state.ranks)
+        return state if ranks == state.ranks else replace(state, ranks=ranks)
+
+    def _spoke(self, deployment: str, rank: RankState) -> RankState:
+        index, at = self._held.get((deployment, rank.rank), (-1, 0.0))
+        if rank.last_line_at is None or at <= rank.last_line_at:
+            return rank
+        return replace(rank, last_line_at=at, lines=max(rank.lines, index + 1))
+
+    def views(self, position: float) -> tuple[NodeView, ...]:
+        shown = self.states.get(self.show or "")
+        ranks = {r.node: r.rank for r in shown.ranks} if shown is not None else {}
+        return tuple(self._view(n.name, ranks.get(n.name), position) for n in self._source.cluster.nodes)
+
+    def _view(self, name: str, rank: int | None, position: float) -> NodeView:
+        node = next(n for n in self._source.cluster.nodes if n.name == name)
+        sample = self.samples.get(name)
+        trouble, why = self.trouble.get(name, ("", ""))
+        received = sample.received_at if sample is not None else None
+        fresh = judge(received, position, late_s=LATE_S, lost_s=LOST_S, trouble=why)
+        state = "waiting" if sample is None and not trouble else str(fresh.state)
+        age = fresh.age_s if fresh.age_s is not None else Absent(fresh.why)
+        return NodeView(node, state, age, sample or Absent("not recorded yet"), trouble, fresh.why, "", rank)
+
+    @property
+    def lowest(self) -> Lowest | None:
+        known = {n: s.memory.available_bytes for n, s in self.samples.items()}
+        slopes = {n: self.series.slope(n, "mem_available", s.received_at) for n, s in self.samples.items()}
+        return lowest({n: v for n, v in known.items() if not isinstance(v, Absent)}, self._empty, slopes)
