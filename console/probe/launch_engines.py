@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from typing import Any
+from typing import TYPE_CHECKING
 
-from console.probe.facts import PROC, Facts, Missing, checked, one_line, read, run, word
+from console.probe.facts_engine import NotBySocket, by_socket, command
+from console.probe.facts_ground import PROC, Facts, Missing, checked, one_line, read, run, word
 from console.probe.launch_host import (
     WATCHDOGS,
     gather_clocks,
@@ -18,11 +18,16 @@ from console.probe.launch_host import (
 )
 from console.probe.launch_paths import gather_paths
 
+if TYPE_CHECKING:
+    from typing import Any
+
 # Titles that the engines give their processes, and the commands that start them.
 ENGINE = re.compile(
     r"^(VLLM::|sglang::|Worker_TP|EngineCore)"
     r"|(^|/)vllm\s+serve\s|vllm\.entrypoints\.|(^|\s)-m\s+vllm\b|sglang\.launch_server|(^|/)(trtllm-serve|llama-server)\b"
 )
+LABEL = "nightdeck.deployment"
+MOST = 500
 STARTERS = ("docker", "podman", "nerdctl", "ssh", "sudo", "timeout", "grep")
 CONTAINER = re.compile(r"(?:docker[-/]|libpod-|/)([0-9a-f]{64})")
 
@@ -80,21 +85,32 @@ def engine(pid: str, line: str, uptime: float, tick: int) -> dict[str, Any] | No
 def gather_containers(facts: Facts) -> None:
     """All containers of the node; `ours` has the deployment label; those with an engine or GPU memory are what
     matters, which the console works out."""
-    path = shutil.which(facts.cli)
-    if path is None:
-        raise Missing(f"{facts.cli} is not installed")
+    path = command(facts)
+    try:
+        rows = [listed(row) for row in by_socket(facts, "/containers/json?all=1")[:MOST]]
+    except NotBySocket:
+        rows = from_command(path, facts.limit_s)
+    except (KeyError, TypeError, AttributeError):
+        raise Missing(f"{facts.cli} lists containers in an unknown form") from None
+    facts.put(containers=rows)
+
+
+def listed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the engine's own list."""
+    name = str((row.get("Names") or [""])[0]).lstrip("/")
+    ours = LABEL in (row.get("Labels") or {})
+    state = str(row.get("State") or "").lower()
+    return {"id": str(row["Id"]), "name": name, "image": str(row.get("Image") or ""), "state": state, "ours": ours}
+
+
+def from_command(path: str, limit_s: float) -> list[dict[str, Any]]:
     form = "{{.ID}}\t{{.Names}}\t{{.Image}}\t{{.State}}"
-    out = checked([path, "ps", "-a", "--no-trunc", "--format", form], facts.limit_s)
+    out = checked([path, "ps", "-a", "--no-trunc", "--format", form], limit_s)
     rows = [line.split("\t") for line in out.splitlines() if line.count("\t") == 3]
     ours: set[str] = set()
     if rows:
-        said = checked([path, "ps", "-aq", "--no-trunc", "--filter", "label=nightdeck.deployment"], facts.limit_s)
-        ours = set(said.split())
-    facts.put(
-        containers=[
-            {"id": r[0], "name": r[1], "image": r[2], "state": r[3].lower(), "ours": r[0] in ours} for r in rows[:500]
-        ]
-    )
+        ours = set(checked([path, "ps", "-aq", "--no-trunc", "--filter", f"label={LABEL}"], limit_s).split())
+    return [{"id": r[0], "name": r[1], "image": r[2], "state": r[3].lower(), "ours": r[0] in ours} for r in rows[:MOST]]
 
 
 def gather_gpu_memory(facts: Facts) -> None:

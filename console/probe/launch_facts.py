@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from console.probe.facts import main as facts_main
 from console.probe.launch_engines import MORE
 
 
 def main() -> None:
     """argv[1] is the request of the facts program with `mounts`, `models`, `peers` and `user` beside."""
-    facts_main(sys.argv, MORE)
+    facts_main(more=MORE)

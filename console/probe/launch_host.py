@@ -7,14 +7,17 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import socket
 import struct
 import threading
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from console.probe.facts import PROC, SYS, Facts, Missing, checked, meminfo, number, one_line, run, word
+from console.probe.facts_engine import IMAGES
+from console.probe.facts_ground import PROC, SYS, Facts, Missing, checked, meminfo, number, one_line, run, which, word
+
+if TYPE_CHECKING:
+    from typing import Any
 
 # A container that looks at a host sees the host's files there; on the host itself the prefix is empty.
 ROOT = os.environ.get("HOST_ROOT", "" if PROC == "/proc" else PROC + "/1/root")
@@ -145,15 +148,18 @@ def route(address: str, limit_s: float) -> dict[str, Any]:
 
 def ping(address: str, size: int, limit_s: float) -> bool:
     """An echo that may not be split on its way. Two tries: the first may be spent on finding the neighbour."""
-    if shutil.which("ping"):
-        argv = ["ping", "-n", "-q", "-c", "2", "-i", "0.2", "-W", "1", "-M", "do", "-s", str(size), address]
+    if not which("ping"):
+        return any(echo(address, size, n) for n in (1, 2))
+    argv = ["ping", "-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", str(size), address]
+    for _ in (1, 2):
         status, out, err = run(argv, limit_s)
-        if status == 0 or " 1 received" in out:
+        if status == 0:
             return True
-        if status == 1 or "too long" in err + out:
+        if "too long" in err + out:
             return False
-        raise Missing("ping: " + (one_line(err or out) or f"exit status {status}"))
-    return any(echo(address, size, n) for n in (1, 2))
+        if status != 1:
+            raise Missing("ping: " + (one_line(err or out) or f"exit status {status}"))
+    return False
 
 
 def echo(address: str, size: int, sequence: int) -> bool:
@@ -207,18 +213,13 @@ def settings(config: dict[str, Any]) -> str:
 
 def gather_image_details(facts: Facts) -> None:
     """Reference -> what makes two images the same or not."""
-    path = shutil.which(facts.cli)
-    if path is None:
-        raise Missing(f"{facts.cli} is not installed")
     found = {}
-    for reference in facts.images:
-        status, out, err = run([path, "image", "inspect", "--", reference], facts.limit_s)
-        if status != 0:
-            if re.search(r"no such image|not known|no image|not found|does not exist", err, re.I):
-                continue
-            raise Missing(one_line(err) or f"image inspect: exit status {status}")
+    for reference, item in IMAGES.all(facts).items():
+        if isinstance(item, Missing):
+            raise item
+        if item is None:
+            continue
         try:
-            item = json.loads(out)[0]
             config = item.get("Config") or {}
             found[reference] = {
                 "id": item["Id"],
@@ -228,6 +229,6 @@ def gather_image_details(facts: Facts) -> None:
                 "architecture": item.get("Architecture") or "",
                 "settings": settings(config),
             }
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            raise Missing(f"{facts.cli} image inspect did not answer in JSON") from None
+        except (KeyError, TypeError, AttributeError):
+            raise Missing(f"{facts.cli} inspects {reference} in an unknown form") from None
     facts.put(images=found)

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 from console.base.absent import Absent
@@ -15,6 +14,7 @@ from console.base.text import clean_bytes
 from console.cluster.facts import NodeFacts
 from console.cluster.facts_parse import parse_facts
 from console.cluster.model import Cluster, Node
+from console.probe import facts_program as base_text
 from console.probe import launch_facts_program
 from console.transport.base import Fleet, Link, TransportError
 
@@ -25,7 +25,7 @@ QUESTION_LIMIT_S: Final = 8.0
 @cache
 def facts_program() -> bytes:
     """The text of the program that runs on a node."""
-    return resources.files("console.probe").joinpath("facts.py").read_bytes()
+    return base_text()
 
 
 @cache
@@ -106,7 +106,7 @@ async def ask_facts(
     left = max(0.1, timeout - (loop.time() - began))
     sent = wall()
     done = await link.run(
-        ["python3", "-I", "-", json.dumps(request)],
+        ["python3", "-I", "-S", "-", json.dumps(request)],
         timeout=left,
         stdin=facts_program() if ask is None else launch_program(),
         limit=8 << 20,

@@ -15,8 +15,10 @@ import pytest
 from console.base.absent import Absent
 from console.cluster.facts import Hca, NodeFacts
 from console.cluster.facts_parse import parse_facts
+from console.probe import facts_program
 
-PROGRAM = Path(__file__).parents[2] / "console" / "probe" / "facts.py"
+# The engine of the machine that runs the tests is not asked: the command line stands for it.
+NO_SOCKET = {"DOCKER_HOST": "tcp://127.0.0.1:1"}
 SPARK = "0000:0000:0000:0000:0000:ffff:0a00:0001"
 INFO = {"ServerVersion": "28.3.3", "Driver": "overlay2", "Runtimes": {"nvidia": {}, "runc": {}}, "DockerRootDir": "/"}
 
@@ -40,10 +42,10 @@ def run(request: dict[str, Any], *, commands: Path | None = None, **env: str) ->
     path = f"{commands}:{os.environ['PATH']}" if commands else os.environ["PATH"]
     sent = time.time()
     done = subprocess.run(
-        [sys.executable, "-I", "-", json.dumps(request)],
-        input=PROGRAM.read_bytes(),
+        [sys.executable, "-I", "-S", "-", json.dumps(request)],
+        input=facts_program(),
         stdout=subprocess.PIPE,
-        env={**os.environ, "PATH": path, **env},
+        env={**os.environ, **NO_SOCKET, "PATH": path, **env},
         check=True,
     )
     received = time.time()
@@ -132,7 +134,8 @@ def test_container_engine_and_gpu(tmp_path: Path) -> None:
         "docker",
         f"""case "$1 $2" in
 "info --format") echo '{json.dumps(INFO)}';;
-"image inspect") if [ "$6" = vllm-node:local ]; then echo {id_}; else echo "Error: No such image: $6" >&2; exit 1; fi;;
+"image inspect") if [ "$4" = vllm-node:local ]; then echo '[{{"Id": "{id_}"}}]'
+else echo "Error: No such image: $4" >&2; exit 1; fi;;
 esac""",
     )
     stub(commands, "nvidia-smi", "echo 'NVIDIA GB10, 580.95.05'")
@@ -188,4 +191,4 @@ def test_a_command_that_is_not_there() -> None:
 def test_reference_text_is_no_option_and_no_code(tmp_path: Path) -> None:
     stub(tmp_path / "bin", "docker", 'printf "%s|" "$@" >> "$0.log"; exit 1')
     run({"cli": "docker", "images": ["--help; touch /tmp/x"]}, commands=tmp_path / "bin")
-    assert "inspect|--format|{{.Id}}|--|--help; touch /tmp/x|" in (tmp_path / "bin" / "docker.log").read_text()
+    assert "image|inspect|--|--help; touch /tmp/x|" in (tmp_path / "bin" / "docker.log").read_text()

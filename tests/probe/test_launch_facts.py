@@ -27,10 +27,10 @@ BOX = "b" * 64
 
 def ask(request: dict[str, Any], **env: str) -> LaunchFacts:
     done = subprocess.run(
-        [sys.executable, "-I", "-", json.dumps({"limit_s": 4.0, "mounts": [], "models": [], **request})],
+        [sys.executable, "-I", "-S", "-", json.dumps({"limit_s": 4.0, "mounts": [], "models": [], **request})],
         input=launch_facts_program(),
         stdout=subprocess.PIPE,
-        env={**os.environ, **env},
+        env={**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:1", **env},
         check=True,
     )
     facts = parse_facts(done.stdout, "n1", 1.0, 0.0, 1.0)
