@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from console.lab.vllm_rank import Rank
 
 _STORE_WAIT_S: Final = 601.0
+# Whoever starts the ranks works in wall seconds whatever the lab's speed: while some are not started yet, a rank waits
+# at least this long.
+_START_PATIENCE_S: Final = 60.0
 
 
 async def arguments(r: Rank) -> None:
@@ -86,14 +89,15 @@ async def rendezvous(r: Rank) -> None:
         group = r.group = r.world.group(address, port, a.world)
     else:
         group = r.group = Group(r.clock, 1)
+    started = group.arrive("started", r.rank)
     if r.faults.never_joins() or (r.rank == 0 and a.world > 1 and address not in (own, r.node.name, "127.0.0.1")):
-        await _store(r, None)
+        await _store(r, asyncio.Event(), started)
     if not group.join(r):
         await r.until(asyncio.Event())  # a second rank of one number: it waits, and says nothing
     if r.rank == 0 and a.world > 1:
         r.node.machine.listening.add((own, port))
     joined = group.arrive("joined", r.rank)
-    await _store(r, joined)
+    await _store(r, joined, started)
     await r.wait(3)
     await r.faults.before_nccl()
     if r.rank:
@@ -118,16 +122,22 @@ async def rendezvous(r: Rank) -> None:
     await r.faults.memory_gate()
 
 
-async def _store(r: Rank, joined: asyncio.Event | None) -> None:
+async def _store(r: Rank, joined: asyncio.Event, started: asyncio.Event) -> None:
     """Wait for all ranks at the store, no longer than torch does."""
-    event = joined or asyncio.Event()
-    waiting = asyncio.create_task(r.until(event))
-    done, _ = await asyncio.wait([waiting], timeout=r.clock.wall(_STORE_WAIT_S))
-    if done:
-        waiting.result()
-        return
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+    meeting, late = asyncio.create_task(r.until(joined)), asyncio.create_task(started.wait())
+    patience = r.clock.wall(_STORE_WAIT_S)
+    try:
+        await asyncio.wait([meeting], timeout=patience)
+        if not started.is_set() and patience < _START_PATIENCE_S:
+            left = _START_PATIENCE_S - patience
+            await asyncio.wait([meeting, late], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([meeting], timeout=patience)
+        if joined.is_set():
+            return await meeting
+    finally:
+        meeting.cancel()
+        late.cancel()
+        await asyncio.gather(meeting, late, return_exceptions=True)
     r.faults.store_timeout(r.group.arrived("joined") if r.group else 0)
     await r.wait(2)
     if r.rank == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,9 @@ class Bench:
         return await (await self.on(node)).run(command, **options)
 
     async def launch(
-        self, *, world: int = 8, extra: str = "", flags: str = "", label: str = "t1"
+        self, *, world: int = 8, extra: str = "", flags: str = "", label: str = "t1", ranks: Sequence[int] = ()
     ) -> list[asyncssh.SSHCompletedProcess]:
-        """`docker run` of every rank, workers and head at once, as a launcher would."""
+        """`docker run` of every rank (or of `ranks`), workers and head at once, as a launcher would."""
 
         async def rank(number: int) -> asyncssh.SSHCompletedProcess:
             role = "--host 0.0.0.0 --port 8000" if number == 0 else "--headless"
@@ -54,7 +54,7 @@ class Bench:
                 f"--master-port 29501 --speculative-config '{{\"num_speculative_tokens\":5}}' {role} {extra}",
             )
 
-        return list(await asyncio.gather(*(rank(n) for n in range(world))))
+        return list(await asyncio.gather(*(rank(n) for n in ranks or range(world))))
 
     async def until(self, node: str, container: str, wanted: bytes, since: str = "") -> list[bytes]:
         """Follow a container's log until a line has `wanted`; the lines so far."""

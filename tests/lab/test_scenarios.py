@@ -144,6 +144,15 @@ async def test_rendezvous_timeout(bench: Make) -> None:
     assert (await b.run("dgx1", "docker wait t1-r0")).stdout == "1\n"
 
 
+async def test_a_fast_lab_leaves_a_launcher_its_own_time(bench: Make) -> None:
+    b = await bench(nodes=2, speed=4000)
+    await b.launch(world=2, ranks=[1])
+    await b.until("dgx2", "t1-r1", b"distributed_init_method")
+    await b.lab.clock.sleep(700)  # longer than a rank waits at the store, in lab seconds; no time at all for a launcher
+    await b.launch(world=2, ranks=[0])
+    await b.ready()
+
+
 async def test_worker_dies_serving(bench: Make) -> None:
     b = await bench("worker-dies-serving", nodes=2)
     await b.launch(world=2)
