@@ -43,11 +43,11 @@ def gather_limits(facts: Facts) -> None:
     """What a container may raise its limits to: its parent's hard limits, or the kernel's where that may raise."""
     nr_open = int(read(PROC + "/sys/fs/nr_open"))
     if os.getuid() == 0 and not (facts.cli == "docker" and daemons()):
-        files = facts.looker.ask("may_open", nr_open)
-        locked = facts.looker.ask("may_lock", None)
-        may_open = facts.looker.answer(files, facts.limit_s)
+        opening = facts.looker.ask("may_open", nr_open)
+        locking = facts.looker.ask("may_lock", None)
+        may_open = facts.looker.answer(opening, facts.limit_s)
         facts.put(nofile_limit=nr_open if may_open else resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        facts.put(memlock_unlimited=facts.looker.answer(locked, facts.limit_s))
+        facts.put(memlock_unlimited=facts.looker.answer(locking, facts.limit_s))
         return
     if facts.cli == "podman":  # without a daemon, and here without root: the user's own limits
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
