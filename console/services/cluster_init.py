@@ -61,6 +61,12 @@ async def discover(
 async def check(fleet: Fleet, cluster: Cluster) -> Sequence[Finding]:
     """What stands against a launch on this cluster, whatever the recipe, the worst first; empty when nothing does."""
     facts, found = await _ask(fleet, cluster.nodes)
+    return unique([*found, *facts_findings(cluster, facts)])
+
+
+def facts_findings(cluster: Cluster, facts: Mapping[str, NodeFacts]) -> list[Finding]:
+    """The same of nodes that answered, from what they said."""
+    found: list[Finding] = []
     nodes = [n for n in cluster.nodes if n.name in facts]
     for node in nodes:
         fact = facts[node.name]
@@ -77,7 +83,7 @@ async def check(fleet: Fleet, cluster: Cluster) -> Sequence[Finding]:
             found += more
         found += check_addresses(nodes, fabrics)
         found += check_rdma(nodes, fabrics, facts)
-    return unique(found)
+    return found
 
 
 async def _ask(fleet: Fleet, nodes: Sequence[Node]) -> Asked:

@@ -44,16 +44,3 @@ async def known_flags(
 async def _remove(link: Link, cli: str, name: str) -> None:
     with contextlib.suppress(TransportError):  # the node went away: nothing can be removed there now
         await link.run([cli, "rm", "-f", name], timeout=15.0)
-
-
-def unknown(flags: frozenset[str], used: Sequence[str]) -> list[str]:
-    """Flags in use that the help does not name. `--no-x` is known with `--x`, `--x.y` with `--x`; `_` is `-`."""
-    known = {flag.replace("_", "-") for flag in flags}
-    out = []
-    for word in used:
-        if not word.startswith("--") or word == "--":
-            continue
-        name = word.partition("=")[0].partition(".")[0].replace("_", "-")
-        if name not in known and name.replace("--no-", "--", 1) not in known and f"--no-{name[2:]}" not in known:
-            out.append(word.partition("=")[0])
-    return list(dict.fromkeys(out))

@@ -14,10 +14,10 @@ from console.boot.events import StepChanged
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.files.build_context import find_context
-from console.plan.codes import finding, unique
+from console.plan.help_flags import compared
 from console.plan.model import Plan
 from console.recipe.model import Recipe, SyncImage
-from console.services.engine_help import known_flags, unknown
+from console.services.engine_help import known_flags
 from console.services.follower import Follower
 from console.services.image_build import build_image
 from console.services.image_step import CopyStep, image_source
@@ -150,16 +150,7 @@ class Preparing(Measuring):
             flags = await known_flags(link, node.container_cli, plan.image, recipe.entrypoint, words)
             if not isinstance(flags, Absent):
                 self._help[key] = flags
-        if isinstance(flags, Absent):
-            said = finding("help-unreadable", flags.reason, node=node.name, observed=flags.reason)
-            return replace(plan, findings=unique([*plan.findings, said]))
-        found = [
-            finding(
-                "flag-unknown", f"{flag} is not in the --help of {plan.image}", observed=flag, expected="a known flag"
-            )
-            for flag in unknown(flags, plan.ranks[0].engine_argv)
-        ]
-        return replace(plan, findings=unique([*plan.findings, *found]))
+        return compared(plan, flags, node.name)
 
     async def _image_before(self, plan: Plan, facts: Mapping[str, NodeFacts | Absent], follower: Follower) -> bool:
         """A step of a launch: the image to the nodes of which the plan says that they get it; False: to none. The time

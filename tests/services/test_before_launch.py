@@ -15,7 +15,8 @@ from console.base.absent import Absent
 from console.base.errors import NightdeckError, UsageError
 from console.files.build_context import context_pieces, find_context
 from console.recipe.model import LaunchOptions
-from console.services.engine_help import known_flags, unknown
+from console.plan.help_flags import unknown
+from console.services.engine_help import known_flags
 from console.services.image_build import build_image
 from console.services.page_cache import drop_caches, wants_drop
 from console.transport.base import Completed, TransportError, Trouble
