@@ -32,7 +32,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """path: decoded, without the query. peer: who asks, `address:port`."""
+    """path: decoded, without the query. peer: who asks, `address:port`. last: the peer asks nothing after this."""
 
     method: str
     path: str
@@ -40,6 +40,7 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     peer: str
+    last: bool = False
 
     def json(self) -> Any:
         """The body as JSON, or None when it is none."""
@@ -75,7 +76,7 @@ async def serve_http(reader: Reader, writer: Writer, handler: Handler, peer: str
                 break
             response = await handler(request)
             await _write(writer, response, server)
-            if request.headers.get("connection", "").lower() == "close" or not isinstance(response.body, bytes):
+            if request.last or not isinstance(response.body, bytes):
                 break
     except (OSError, EOFError, asyncio.LimitOverrunError, ValueError):
         return  # the peer is gone or speaks no HTTP: nobody is left to be told
@@ -85,7 +86,7 @@ async def serve_http(reader: Reader, writer: Writer, handler: Handler, peer: str
 
 async def _read(reader: Reader, peer: str) -> Request | None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    method, target, _version = [*head[0].split(" "), "", ""][:3]
+    method, target, version = [*head[0].split(" "), "", ""][:3]
     headers = {k.strip().lower(): v.strip() for k, sep, v in (line.partition(":") for line in head[1:]) if sep}
     body = b""
     if headers.get("transfer-encoding", "").lower() == "chunked":
@@ -100,7 +101,8 @@ async def _read(reader: Reader, peer: str) -> Request | None:
         body = await reader.readexactly(length)
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Request(method.upper(), unquote(parts.path), query, headers, body, peer)
+    last = headers.get("connection", "keep-alive" if version != "HTTP/1.0" else "close").lower() == "close"
+    return Request(method.upper(), unquote(parts.path), query, headers, body, peer, last)
 
 
 async def _write(writer: Writer, response: Response, server: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -108,6 +109,10 @@ async def test_the_socket_tells_what_the_command_tells(bench: Make) -> None:
     stop.close()
     listed = json.loads((await ask("GET", '/containers/json?filters={"label":["app=y"]}'))[1])
     assert [(c["Names"], c["State"]) for c in listed] == [(["/api"], "running")]
+    old, end = await connection.open_unix_connection("/var/run/docker.sock", encoding=None)
+    end.write(b"GET /_ping HTTP/1.0\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert b" 200 " in await old.read(), "an answer to HTTP/1.0 ends with its connection"
     assert (await b.run("dgx1", "docker ps -q --no-trunc")).stdout == ident + "\n"
     assert (await ask("GET", "/containers/nobody/json")) == (404, b'{"message": "No such container: nobody"}')
     assert (await ask("DELETE", f"/containers/{ident}?force=1"))[0] == 204
