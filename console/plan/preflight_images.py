@@ -34,11 +34,11 @@ def image_findings(
     holders = [n for n in mine if n in held] or list(held)
     for name in (n for n in mine if n not in held):
         if holders and wanted != "never":
-            yield from _copied(cluster, image, asked, name, holders[0], "has no image")
+            yield from _copied(cluster, image, asked, name, holders[0], "no image")
         else:
             tail = f"; it is on {', '.join(holders[:3])}" if holders else "; no node of the cluster has it"
             yield finding(
-                "image-missing", f"{name} has no image {image}{tail}", node=name, observed="none", expected=image
+                "image-missing", f"{name}: no image {image}{tail}", node=name, observed="none", expected=image
             )
     same = _same_layers(image, asked, ids)
     if same is not None:
@@ -47,7 +47,7 @@ def image_findings(
         most = Counter(ids.values()).most_common(1)[0][0]
         giver = next(n for n, found in ids.items() if found == most)
         for name in (n for n, found in ids.items() if found != most):
-            yield from _copied(cluster, image, asked, name, giver, "has another image")
+            yield from _copied(cluster, image, asked, name, giver, "another image is")
     else:
         drivers = {str(asked[n].storage_driver) for n in ids if known(asked[n].storage_driver)}
         note = f"; storage drivers differ too ({', '.join(sorted(drivers))})" if len(drivers) > 1 else ""
@@ -65,7 +65,7 @@ def _copied(
         need = size_text(round(size * ROOM_FACTOR))
         yield finding(
             "image-no-room",
-            f"{name} {what} {image}, and {size_text(free)} are free where images lie: {need} are needed to copy it",
+            f"{name}: {what} {image}, and {size_text(free)} are free where images lie: {need} are needed to copy it",
             node=name,
             observed=size_text(free),
             expected=f"at least {need}",
@@ -74,7 +74,7 @@ def _copied(
     how_much = f", {size_text(size)}" if size is not None else ""
     yield finding(
         "image-copied",
-        f"{name} {what} {image}: the launch copies it there first, from {giver}{how_much}",
+        f"{name}: {what} {image}, so the launch copies it there first, from {giver}{how_much}",
         node=name,
         observed=what,
         expected=image,

@@ -33,7 +33,7 @@ class CopyStep:
             self._tell(row.node, "done", size)
         elif row.state in ("waiting", "copying", "verifying"):
             detail = row.state
-            if row.moved_bytes:
+            if row.state == "copying" and row.moved_bytes:
                 detail = f"{self.share(row)} from {row.via} at {rate_text(row.rate)}"
             self._tell(row.node, "running", detail)
         else:

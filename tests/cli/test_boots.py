@@ -148,15 +148,28 @@ def test_a_rank_that_dies_while_loading_is_named(lab: MakeLab) -> None:
 
 def test_a_missing_image_stops_the_launch_before_anything_starts(lab: MakeLab) -> None:
     console = lab("image-missing")
-    ran = console.run("launch", RECIPE, *TWO)
+    ran = console.run("launch", RECIPE, *TWO, "--no-sync-image")
     assert ran.code == 1
     assert "image-missing on dgx2" in ran.err and "image sync" in ran.err
     assert console.run("--json", "stop").json["result"] == "nothing"
 
 
+def test_an_image_that_a_node_lacks_is_copied_as_the_first_step(lab: MakeLab) -> None:
+    console = lab("image-missing")
+    planned = console.run("--json", "launch", RECIPE, *TWO, "--dry-run")
+    rows = [(f["code"], f["node"]) for f in planned.json["findings"] if f["code"].startswith("image-")]
+    assert planned.code == 0 and rows == [("image-copied", "dgx2")]
+    ran = console.run("--json", "launch", RECIPE, *TWO, "--detach")
+    assert ran.code == 0
+    steps = [(e["step"], e["node"], e["state"]) for e in ran.lines if e.get("event") == "step_changed"]
+    assert steps[0] == ("copy image", "dgx2", "running")
+    assert ("copy image", "dgx2", "done") in steps and ("start head", "dgx1", "done") in steps
+    assert console.run("--json", "stop").json["result"] == "stopped"
+
+
 def test_an_overridden_block_fails_at_its_step_and_node(lab: MakeLab) -> None:
     console = lab("image-missing")
-    ran = console.run("--json", "launch", RECIPE, *TWO, "--override", "image-missing")
+    ran = console.run("--json", "launch", RECIPE, *TWO, "--no-sync-image", "--override", "image-missing")
     assert ran.code in (1, 4)
     assert "dgx2: start workers failed for rank 1" in ran.err and "No such image" in ran.err
     results = {n["node"]: n["result"] for n in ran.lines[-1]["nodes"]}

@@ -51,7 +51,7 @@ def link(mtu: int = 9000, up: bool = True, speed: int = 200_000, address: str = 
     [
         ({"container_version": DENIED}, "docker-permission", "block", "dgx6"),
         ({"container_cli": Absent("docker: command not found")}, "container-engine-missing", "block", "not found"),
-        ({"image_ids": {}}, "image-copied", "info", "dgx6 has no image dsv41-flash:local: the launch copies it there"),
+        ({"image_ids": {}}, "image-copied", "info", "dgx6: no image dsv41-flash:local, so the launch copies it there"),
         ({"image_ids": OTHER_IMAGE}, "image-differs", "warn", "sha256:bbbbbbbbbbbb on dgx6"),
         ({"architecture": "x86_64"}, "architecture-differs", "block", "x86_64 on dgx6"),
         ({"gpu_driver": "580.173.02"}, "driver-differs", "warn", "580.173.02 on dgx6"),
