@@ -42,6 +42,7 @@ FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
 NOTICES = 200
 TICK_LATE_S = 3.0
+FIGURES_S = 0.5
 
 
 class Watching:
@@ -74,6 +75,8 @@ class Watching:
         self._closed = False
         self._version = 0
         self._snapshot: Snapshot | None = None
+        self._touching: asyncio.TimerHandle | None = None
+        self._touched_at = 0.0
         self._subscribers: set[Callable[[], None]] = set()
         self._listeners: set[Callable[[str, Event], None]] = set()
         self._notices: deque[Notice] = deque(maxlen=NOTICES)
@@ -220,6 +223,8 @@ class Watching:
         if self._closed:
             return
         self._closed = True
+        if self._touching is not None:
+            self._touching.cancel()
         await self._owner.close()
         self.vigil.close()
         for follower in self._followers.values():
@@ -259,7 +264,17 @@ class Watching:
             self.vigil.tick(snap.nodes, snap.boots)
             self._touch()
 
+    def _touch_soon(self) -> None:
+        """Figures are for the eye, and many nodes speak at any moment: one picture for all that came meanwhile."""
+        if self._touching is None:
+            loop = asyncio.get_running_loop()
+            self._touching = loop.call_at(max(loop.time(), self._touched_at + FIGURES_S), self._touch)
+
     def _touch(self) -> None:
+        if self._touching is not None:
+            self._touching.cancel()
+            self._touching = None
+            self._touched_at = asyncio.get_running_loop().time()
         self._version += 1
         for changed in tuple(self._subscribers):
             changed()
@@ -290,7 +305,7 @@ class Watching:
                     self._discover()
         if sample.rebooted:
             self._tell("warn", f"{sample.node} was rebooted")
-        self._touch()
+        self._touch_soon()
 
     def _node_hook(self, node: str) -> Callable[[str, str], None]:
         def changed(trouble: str, why: str) -> None:

@@ -49,6 +49,7 @@ class RecipesPane(Pane):
         self._plan: Plan | NightdeckError | None = None
         self._planned: tuple[str, str] | None = None
         self._planning: asyncio.Task[None] | None = None
+        self._shown: object = None
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -98,6 +99,12 @@ class RecipesPane(Pane):
         self.draw()
 
     def show(self, snapshot: Snapshot) -> None:
+        """Called with every picture; what is here changes when a file does, or when a boot begins or ends."""
+        boot = snapshot.boot
+        key = (snapshot.recipes, snapshot.problems, boot and (boot.deployment, boot.phase.over), self.display)
+        if key == self._shown:
+            return
+        self._shown = key
         self._recipes, self._problems = snapshot.recipes, snapshot.problems
         self.draw()
 
