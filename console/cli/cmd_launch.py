@@ -51,6 +51,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             head=args.head,
             override=tuple(args.override),
             keep_on_failure=not args.rollback,
+            take_over=args.take_over,
             drop_caches=args.drop_caches,
             sync_image=_sync(args),
         )
@@ -101,7 +102,8 @@ def _tell_nodes(results: Mapping[str, tuple[str, str]], out: Out, *, result: str
 async def stop(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
     async with world.hub(watch=False) as hub:
-        results = await hub.stop("*" if args.all else args.deployment, grace_s=args.grace)
+        which = "*" if args.all else args.deployment
+        results = await hub.stop(which, grace_s=args.grace, take_over=args.take_over)
         tell_notices(hub, out)
     return tell_stop(results, out)
 
@@ -130,7 +132,12 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
         quiet = hub.listen(Teller(out).heard)
         try:
             state = await hub.restart(
-                args.name, nodes=args.nodes, head=args.head, override=tuple(args.override), grace_s=args.grace
+                args.name,
+                nodes=args.nodes,
+                head=args.head,
+                override=tuple(args.override),
+                grace_s=args.grace,
+                take_over=args.take_over,
             )
             if args.detach:
                 if out.as_json:

@@ -32,6 +32,7 @@ ASYNC: Final[dict[str, str]] = {
     "logs": "cmd_status.logs",
     "stop": "cmd_launch.stop",
     "restart": "cmd_launch.restart",
+    "controls": "cmd_controls.controls",
     "smoke": "cmd_launch.smoke",
     "measure": "cmd_measure.measure",
     "night": "cmd_night.night",

@@ -106,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument("--sync-image", action="store_true", help="copy the image to nodes that lack it or have another")
     group.add_argument("--no-sync-image", action="store_true", help="refuse where the image is missing, copy nothing")
     p.add_argument("--note", metavar="TEXT", help="a note for the ledger")
+    p.add_argument("--take-over", action="store_true", help="take the controls from whoever has them, knowingly")
 
     p = add("status", "what runs, and how it is, asked now")
     p = add("top", "memory, GPU, fabric and disk of every node")
@@ -136,6 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("deployment", metavar="DEPLOYMENT", nargs="?", help="which, where several live")
     p.add_argument("--all", action="store_true", help="everything of ours on the nodes, ended containers too")
     p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS", help="then the engine kills (default 30)")
+    p.add_argument("--take-over", action="store_true", help="take the controls from whoever has them, knowingly")
 
     p = add("restart", "stop, verify, launch again with the recipe as it is now")
     p.add_argument("name", metavar="NAME", nargs="?", help="default: the recipe that runs")
@@ -145,6 +147,14 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--follow", action="store_true")
     p.add_argument("--override", action="append", default=[], metavar="CODE")
     p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS")
+    p.add_argument("--take-over", action="store_true", help="take the controls from whoever has them, knowingly")
+
+    p = add("controls", "who may change the nodes now; ask for it, take it, give it back")
+    how = p.add_mutually_exclusive_group()
+    how.add_argument("--ask", action="store_true", help="ask the holder, and wait until it hands over")
+    how.add_argument("--take-over", action="store_true", help="take them knowingly: the holder becomes read-only")
+    how.add_argument("--release", action="store_true", help="give back what another terminal of yours holds")
+    p.add_argument("--wait", type=_seconds, default=60.0, metavar="SECONDS", help="with --ask (default 60)")
 
     p = add("smoke", "ask the running model something and judge the answer")
 

@@ -40,15 +40,19 @@ def write_whole(path: Path, data: bytes) -> None:
 class Appender:
     """A file that only grows. Each `append` is there as a whole or, on a full disk, taken back."""
 
-    def __init__(self, path: Path, *, lines: bool) -> None:
-        """Open or create, mode 0600. lines: where a crash left half a line, end it, so that the next stands alone."""
+    def __init__(self, path: Path, *, lines: bool, again: bool = False) -> None:
+        """Open or create, mode 0600. lines: where a crash left half a line, end it, so that the next stands alone;
+        again: take it back instead, because whoever wrote it gives that line once more, whole."""
         self.path = path
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o600)
             size = os.fstat(self._descriptor).st_size
             if lines and size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-                _write_all(self._descriptor, b"\n")
+                if again:
+                    os.ftruncate(self._descriptor, _last_line(self._descriptor, size))
+                else:
+                    _write_all(self._descriptor, b"\n")
         except OSError as error:
             raise trouble("cannot be opened", path, error) from error
 
@@ -65,8 +69,27 @@ class Appender:
                 os.ftruncate(self._descriptor, size)
             raise trouble("cannot be appended to", self.path, error) from error
 
+    def sync(self) -> None:
+        """Everything appended so far to the disk itself. Raises DiskError."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise trouble("cannot be written", self.path, error) from error
+
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def _last_line(descriptor: int, size: int) -> int:
+    """Where the last, unfinished line begins."""
+    at = size
+    while at:
+        start = max(0, at - 65_536)
+        found = os.pread(descriptor, at - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        at = start
+    return 0
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -101,8 +101,13 @@ class BootFolder:
             data, self._held[rank] = data[:-held], data[-held:]
         if data:
             if rank not in self._logs:
-                self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True)
+                self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
             self._logs[rank].append(data)
+
+    def sync(self) -> None:
+        """Logs and events to the disk itself: before the nodes' own copies are removed."""
+        for file in (*self._logs.values(), self._events):
+            file.sync()
 
     def _unfinished(self, data: bytes) -> int:
         """Length of the end of `data` that may be the beginning of a secret."""
@@ -120,7 +125,7 @@ class BootFolder:
         try:
             for rank, data in sorted(self._held.items()):
                 if rank not in self._logs:
-                    self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True)
+                    self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
                 self._logs[rank].append(data)
         finally:
             self._held.clear()
@@ -169,6 +174,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return out
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 def jsonable(value: Any) -> Any:
     """Values as JSON has them: dataclasses as tables, tuples and sets as lists, enums by value.
 
@@ -176,6 +184,8 @@ def jsonable(value: Any) -> Any:
 
     Raises TypeError for what has no such form, so that nothing is written as a guess.
     """
+    if type(value) in _PLAIN:  # most values; the questions below take ten times as long
+        return value
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets as random_secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -15,14 +15,13 @@ from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
 from console.cluster.facts import NodeFacts
-from console.plan.launch_ask import asks
 from console.plan.model import Plan
 from console.plan.render import make_plan
 from console.recipe.model import Recipe, SyncImage
-from console.services.census import Census, Found, take_census
+from console.services.census import Census, Found
 from console.services.controls import Controls
 from console.services.discovery import by_deployment
-from console.services.facts import gather_facts
+from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
 from console.services.hub import ControlsView
 from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
@@ -35,7 +34,6 @@ from console.services.smoke import api_address, ask_health
 from console.services.stop import Stop
 from console.services.tail import Resume, Tail
 
-FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
@@ -45,10 +43,7 @@ class ConsoleHub(Preparing):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self._facts: dict[str, NodeFacts | Absent] = {}
-        self._facts_at = -1e9
-        self._facts_for: tuple[str, str, str] = ("", "", "")
-        self._facts_lock = asyncio.Lock()
+        self._facts = FactsBook(self._fleet, self._cluster, self._clock)
         self.controls = Controls(
             self._fleet,
             [n.name for n in self._cluster.nodes],
@@ -77,28 +72,8 @@ class ConsoleHub(Preparing):
 
     # -- facts and plans ----------------------------------------------------------------------------------------
 
-    async def _ask_facts(self, recipe: Recipe, *, fresh_s: float) -> Mapping[str, NodeFacts | Absent]:
-        wanted = (recipe.docker_image, recipe.file, recipe.digest)
-        async with self._facts_lock:
-            young = self._clock.monotonic() - self._facts_at < fresh_s
-            whole = not any(isinstance(f, Absent) for f in self._facts.values())
-            if not (young and whole and wanted == self._facts_for):
-                self._facts = dict(
-                    await gather_facts(
-                        self._fleet,
-                        self._cluster,
-                        [recipe.docker_image],
-                        timeout=FACTS_TIMEOUT_S,
-                        wall=self._clock.wall,
-                        asks=asks(recipe, self._cluster),
-                    )
-                )
-                self._facts_at = self._clock.monotonic()
-                self._facts_for = wanted
-            return self._facts
-
     def _facts_changed(self) -> None:
-        self._facts_at = -1e9
+        self._facts.forget()
 
     async def _make(
         self, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent], number: int, nodes: int | None, head: str | None
@@ -130,7 +105,7 @@ class ConsoleHub(Preparing):
     ) -> Plan:
         found = syncing(self._shelf.get(recipe), sync_image)
         not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
-        facts = await self._ask_facts(found, fresh_s=0.0 if fresh else FACTS_KEEP_S) if ask_nodes else not_asked
+        facts = await self._facts.ask(found, fresh_s=0.0 if fresh else FACTS_KEEP_S) if ask_nodes else not_asked
         made = await self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
@@ -156,35 +131,49 @@ class ConsoleHub(Preparing):
     ) -> BootState:
         self._begin_job(f"launching {recipe}", take_over=take_over)
         try:
-            # Facts take longer than the lease and are asked beside it; the census comes after it, or it could be old.
-            self._owner.spawn("facts", self._ask_facts(self._shelf.get(recipe), fresh_s=LAUNCH_FACTS_KEEP_S))
-            doing = f"launching {clean_line(recipe, limit=60)}"
-            async with self._controls(doing, override, take_over=take_over) as lease:
-                return await self._launch(
-                    lease, recipe, nodes, head, override, keep_on_failure, drop_caches, sync_image
-                )
+            found = syncing(self._shelf.get(recipe), sync_image)
+            # Facts and plan take longer than the lease and are made beside it; the census comes after it.
+            draft = asyncio.create_task(self._draft(found, nodes, head), name=f"plan {found.slug}")
+            try:
+                doing = f"launching {clean_line(recipe, limit=60)}"
+                async with self._controls(doing, override, take_over=take_over) as lease:
+                    census = await self._census()
+                    return await self._launch(
+                        lease, found, draft, census, nodes, head, override, keep_on_failure, drop_caches
+                    )
+            finally:
+                draft.cancel()
+                await asyncio.gather(draft, return_exceptions=True)
         finally:
             self._end_job()
+
+    async def _draft(
+        self, recipe: Recipe, nodes: int | None, head: str | None, *, renew: bool = False
+    ) -> tuple[Facts, Plan]:
+        """A plan for the number that this console knows of. renew: of facts, what passes by itself is asked again."""
+        ask = self._facts.renew if renew else self._facts.ask
+        facts = await ask(recipe, fresh_s=LAUNCH_FACTS_KEEP_S)
+        return facts, await self._make(recipe, facts, self._ledger.next_number(), nodes, head)
 
     async def _launch(
         self,
         lease: Lease,
-        name: str,
+        recipe: Recipe,
+        draft: Awaitable[tuple[Facts, Plan]],
+        census: Census,
         nodes: int | None,
         head: str | None,
         override: Sequence[str],
         keep_on_failure: bool,
         drop_caches: bool = False,
-        sync_image: SyncImage | None = None,
     ) -> BootState:
-        recipe = syncing(self._shelf.get(name), sync_image)
-        facts, census = await asyncio.gather(
-            self._ask_facts(recipe, fresh_s=LAUNCH_FACTS_KEEP_S),
-            take_census(self._fleet, self._cluster),
-        )
+        """census: taken under this lease. draft: facts and a plan, under way."""
+        facts, plan = await draft
         seen = [f.boot for rows in census.values() if isinstance(rows, tuple) for f in rows if f.boot is not None]
         number = max([self._ledger.next_number(), *(n + 1 for n in seen)])
-        plan = with_preflight(await self._make(recipe, facts, number, nodes, head), recipe, self._cluster, facts)
+        if number != plan.boot_number:
+            plan = await self._make(recipe, facts, number, nodes, head)
+        plan = with_preflight(plan, recipe, self._cluster, facts)
         chosen = [r.node for r in plan.ranks]
         refuse_leftovers(census, chosen=chosen)
         blocks = [f for f in plan.blocks if f.code not in override]
@@ -212,7 +201,7 @@ class ConsoleHub(Preparing):
         launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply, lambda: lease.fences)
         try:
             if await self._image_before(plan, facts, follower):
-                refuse_leftovers(await take_census(self._fleet, self._cluster), chosen=chosen)
+                refuse_leftovers(await self._census(), chosen=chosen)
             if drop_caches or wants_drop(recipe):
                 await self._drop_before(plan, follower)
             await launch.run()
@@ -270,7 +259,7 @@ class ConsoleHub(Preparing):
         self._begin_job("stopping", take_over=take_over)
         try:
             async with self._controls("stopping", must=False, take_over=take_over):
-                return await self._stop(deployment, grace_s, None)
+                return (await self._stop(deployment, grace_s, None)).results
         finally:
             self._end_job()
 
@@ -293,10 +282,9 @@ class ConsoleHub(Preparing):
     async def release_controls(self) -> ControlsView:
         return await self.controls.release()
 
-    async def _stop(
-        self, deployment: str | None, grace_s: float, census: Census | None
-    ) -> Mapping[str, tuple[str, str]]:
-        before = census if census is not None else await take_census(self._fleet, self._cluster)
+    async def _stop(self, deployment: str | None, grace_s: float, census: Census | None) -> Stop:
+        """The stop, carried out: its results, and what was left."""
+        before = census if census is not None else await self._census()
         self._adopt(before)
         which = None if deployment == "*" else deployment or self._only(before)
         follower = self._followers.get(which or self._show or "")
@@ -317,10 +305,11 @@ class ConsoleHub(Preparing):
             grace_s=grace_s,
             collect=collect,
             by=self._by,
+            quick=self._quick,
         )
-        results = await stop.run(before)
+        await stop.run(before)
         self._choose()
-        return results
+        return stop
 
     def _only(self, census: Census) -> str | None:
         """The deployment that is meant when none is named. Raises UsageError where several live."""
@@ -347,6 +336,11 @@ class ConsoleHub(Preparing):
             await asyncio.gather(*(self._followers[name].drained(5.0) for name in followed))
         unread = [r for r in rows if not self._read_whole(r)]
         await asyncio.gather(*(self._read_log(r) for r in unread))
+        # Then the containers go, and with them the nodes' own copies: ours are on the disk before.
+        try:
+            await asyncio.to_thread(self._ledger.flush, {r.deployment for r in rows})
+        except TimeoutError:
+            self._tell("warn", "the disk is slow: what the containers held may not be written yet")
 
     def _read_whole(self, row: Found) -> bool:
         follower = self._followers.get(row.deployment)
@@ -405,20 +399,31 @@ class ConsoleHub(Preparing):
         override: Sequence[str],
         grace_s: float,
     ) -> BootState:
-        census = await take_census(self._fleet, self._cluster)
+        census: Census = await self._census()
         self._adopt(census)
         shown = self._followers.get(self._show or "")
         name = recipe or (shown.state.recipe if shown is not None else None)
         if name is None:
             raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
-        self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
-        if any(isinstance(rows, tuple) and rows for rows in census.values()):
-            results = await self._stop(None, grace_s, census)
-            bad = {n: r for n, r in results.items() if r[0] in ("still_running", "unknown")}
+        found = self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
+        if not any(isinstance(rows, tuple) and rows for rows in census.values()):
+            return await self._launch(
+                lease, found, self._draft(found, nodes, head), census, nodes, head, override, True
+            )
+        # Most facts hold over the stop: they are asked beside it. What the stop changes is asked after it.
+        asking = asyncio.create_task(self._facts.ask(found, fresh_s=LAUNCH_FACTS_KEEP_S), name=f"facts for {name}")
+        try:
+            stop = await self._stop(None, grace_s, census)
+            bad = {n: r for n, r in stop.results.items() if r[0] in ("still_running", "unknown")}
             if bad:
                 words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
                 raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
-        return await self._launch(lease, name, nodes, head, override, True)
+            await asking
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        draft = self._draft(found, nodes, head, renew=True)
+        return await self._launch(lease, found, draft, stop.left, nodes, head, override, True)
 
     async def extend_deadline(self, seconds: float) -> None:
         self._shown().extend_deadline(seconds)
@@ -440,7 +445,7 @@ class ConsoleHub(Preparing):
 
     async def smoke(self) -> Mapping[str, Any]:
         if self._show is None:
-            self._adopt(await take_census(self._fleet, self._cluster))
+            self._adopt(await self._census())
         state = self._shown().state
         host = api_address(self._cluster.api_host)
         link = self._fleet.link(state.head_node)

@@ -160,6 +160,11 @@ class HubApi(Protocol):
     @property
     def read_only(self) -> bool: ...
 
+    @property
+    def by(self) -> str:
+        """Who this console is to others: `ann@desk`."""
+        ...
+
     def snapshot(self) -> Snapshot: ...
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -185,7 +185,8 @@ class Keeper:
             self._do(lambda folder: folder.write_summary(row))
 
     def flush(self) -> None:
-        """Wait until all that was asked is on disk."""
+        """Wait until all that was asked is on the disk itself. Blocks; TimeoutError after 30 s."""
+        self._do(lambda folder: folder.sync())
         self._thread.submit(lambda: None).result(timeout=30)
 
     def close(self) -> None:

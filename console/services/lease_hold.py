@@ -77,7 +77,8 @@ class Hold:
         if task is None:
             return
         try:
-            await asyncio.wait([task], timeout=LET_GO_S + 1.0)
+            if self.pid is not None:
+                await asyncio.wait([task], timeout=LET_GO_S + 1.0)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -92,6 +92,13 @@ class Ledger:
             self._fail(error)
             return None, {}
 
+    def flush(self, deployments: Collection[str]) -> None:
+        """Wait until all that was kept of these is on the disk. Blocks; TimeoutError after 30 s."""
+        for name in deployments:
+            keeper = self._keepers.get(name)
+            if keeper is not None:
+                keeper.flush()
+
     def _find(self, deployment: str) -> BootEntry | None:
         return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)
 

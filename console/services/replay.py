@@ -184,6 +184,10 @@ class ReplayHub:
     def read_only(self) -> bool:
         return True
 
+    @property
+    def by(self) -> str:
+        return ""
+
     def now(self) -> float:
         return self._source.started + self.position
 

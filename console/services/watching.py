@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ from console.transport.base import Fleet
 FACTS_TIMEOUT_S = 20.0
 FACTS_KEEP_S = 300.0
 NOTICES = 200
+PROBES_START_S = 3.0  # a probe's first frame takes 0.3 s; after this the engine's command is asked
 TICK_LATE_S = 3.0
 FIGURES_S = 0.5
 
@@ -126,6 +128,10 @@ class Watching:
     def read_only(self) -> bool:
         """By the operator's word, or while another has taken the controls."""
         return self._read_only or self._controls_view.state == "taken"
+
+    @property
+    def by(self) -> str:
+        return self._by
 
     def now(self) -> float:
         return self._clock.wall()
@@ -322,8 +328,23 @@ class Watching:
         if self._discovering is None or self._discovering.done():
             self._discovering = self._owner.spawn("find deployments", self._find())
 
+    async def _census(self) -> Census:
+        """What of ours is on the nodes now, by their probes where they can say."""
+        return await take_census(self._fleet, self._cluster, quick=self._quick)
+
+    async def _quick(self, name: str) -> list[Any] | None:
+        watch = self._watches.get(name)
+        return await watch.census() if watch is not None else None
+
+    async def _quick_at_first(self, name: str) -> list[Any] | None:
+        """The probe is just starting: its first frame takes less time than the engine's command beside it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBES_START_S):
+                await self._watches[name].answered.wait()
+        return await self._quick(name)
+
     async def _find(self) -> None:
-        census = await take_census(self._fleet, self._cluster)
+        census = await take_census(self._fleet, self._cluster, quick=self._quick_at_first)
         self._adopt(census)
         answered = [node for node, rows in census.items() if isinstance(rows, tuple)]
         whole = len(answered) == len(census)

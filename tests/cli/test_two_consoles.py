@@ -57,3 +57,55 @@ async def test_the_one_who_is_refused_hears_who_holds_it(lab: MakeLab, tmp_path:
                 assert "another console has the controls: ann@desk, launching glm-8x since 02:58:11 UTC" in ran.err
     finally:
         await fleet.close()
+
+
+async def test_the_controls_are_looked_at_asked_for_and_taken(lab: MakeLab, tmp_path: Path) -> None:
+    import asyncio
+
+    from console.assemble import SystemClock
+    from console.files.clusters import load_cluster
+    from console.services.controls import Controls
+    from console.transport.pool import make_fleet
+
+    console = lab(nodes=2)
+    cluster = load_cluster(Path(console.cluster))
+    fleet = make_fleet(cluster, SystemClock())
+    news = asyncio.Event()
+    told: list[str] = []
+    ann = Controls(
+        fleet,
+        [n.name for n in cluster.nodes],
+        "ann@desk",
+        SystemClock(),
+        told=lambda _severity, text: told.append(text),
+        acted=lambda _what, _detail: None,
+        changed=news.set,
+    )
+
+    async def ran(*words: str) -> Ran:
+        return await asyncio.to_thread(finished, console.start(*words))
+
+    try:
+        async with asyncio.timeout(100):
+            await ann.hold()
+            seen = (await ran("--json", "controls")).json
+            assert (seen["state"], seen["holder"].split(" since ")[0]) == ("other", "ann@desk, at the console")
+            asking = asyncio.create_task(ran("controls", "--ask", "--wait", "80"))
+            while not ann.view.asked_by:
+                news.clear()
+                await news.wait()
+            await ann.release()
+            asked = await asking
+            assert (asked.code, asked.out) == (0, "the controls were handed over; nobody has them now\n"), asked
+            await ann.hold()
+            not_mine = await ran("controls", "--release")
+            assert not_mine.code == 2 and "not yours to release: ann@desk" in not_mine.err
+            stopped = await ran("stop", "--take-over")
+            assert stopped.code == 0 and "took the controls from ann@desk" in stopped.err, stopped
+            while not ann.taken:
+                news.clear()
+                await news.wait()
+            assert "stopping since" in ann.view.holder and any("only watches now" in t for t in told)
+    finally:
+        await ann.close()
+        await fleet.close()

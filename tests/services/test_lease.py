@@ -19,11 +19,6 @@ from tests.services.machines import Machines
 NODES = ("dgx1", "dgx2", "dgx3")
 
 
-def holders(root: Path, node: str = "dgx1") -> list[int]:
-    texts = [p.read_text() for p in (root / node).glob("nightdeck-lease-*.*") if p.is_file()]
-    return [int(text.split()[0]) for text in texts if text.endswith("\n")]
-
-
 async def test_the_second_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     one, two = Machines(tmp_path, NODES), Machines(tmp_path, NODES)
     async with Lease(one, NODES, "ann@desk, launching glm", since="02:58") as lease:
@@ -49,22 +44,32 @@ async def test_a_refused_lease_keeps_nothing(tmp_path: Path) -> None:
             assert len(free.held) == 2
 
 
-async def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
+async def test_a_killed_holder_leaves_no_lock_and_its_console_takes_it_up_again(tmp_path: Path) -> None:
     one, two = Machines(tmp_path, NODES), Machines(tmp_path, NODES)
-    async with Lease(one, ["dgx1"], "ann@desk"):
-        async with asyncio.timeout(10):
-            while not (found := holders(tmp_path)):  # noqa: ASYNC110  another process makes the file
-                await asyncio.sleep(0.01)  # it says who it is just after it has the lock
-        os.kill(found[0], signal.SIGKILL)
-        for _ in range(200):
-            try:
-                async with Lease(two, ["dgx1"], "bob@couch") as lease:
-                    assert lease.held == ("dgx1",)
-                    break
-            except LeaseHeld:
-                await asyncio.sleep(0.01)
-        else:
-            raise AssertionError("the lock outlived its process")
+    changed = asyncio.Event()
+    async with Lease(one, ["dgx1"], "ann@desk", changed=changed.set) as lease:
+        before = lease.fences["dgx1"]
+        os.kill(int(before[0]), signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while lease.lost or lease.fences.get("dgx1", before) == before:
+                changed.clear()
+                await changed.wait()
+        assert lease.held == ("dgx1",) and not lease.taken_by
+        with pytest.raises(LeaseHeld):
+            async with Lease(two, ["dgx1"], "bob@couch"):
+                pass
+
+
+async def test_a_killed_holder_whose_lock_went_to_another_has_lost_it(tmp_path: Path) -> None:
+    one, two = Machines(tmp_path, NODES), Machines(tmp_path, NODES)
+    changed = asyncio.Event()
+    async with Lease(one, ["dgx1"], "ann@desk", changed=changed.set) as lease:
+        async with Lease(two, ["dgx1"], "bob@couch, at the console", since="03:01", mode="take"):
+            async with asyncio.timeout(20):
+                while not lease.taken_by:
+                    changed.clear()
+                    await changed.wait()
+        assert lease.taken_by == "bob@couch, at the console since 03:01"
 
 
 async def test_two_names_of_one_machine_are_one_lock(tmp_path: Path) -> None:
