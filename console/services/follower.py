@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,8 +30,9 @@ from console.recipe.model import Recipe
 from console.services.census import Found, epoch
 from console.services.explain import Explainer, is_evidence
 from console.services.ledger import Keeper
+from console.services.log_store import RecentRecords
 from console.services.progress import ProgressTeller
-from console.services.tail import Resume, Tail
+from console.services.tail import SLICE_LINES, Resume, Tail
 from console.services.tasks import Owner
 from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
@@ -81,7 +81,7 @@ class Follower:
         self._wake = asyncio.Event()
         self.board = BoardTracker(len(event.ranks), secrets)
         self._progress = ProgressTeller(self.board, earlier, clock.wall())
-        self._recent: deque[tuple[int, str, Sequence[Record]]] = deque(maxlen=REPLAY_LINES)
+        self._recent = RecentRecords(REPLAY_LINES)
         self.tails: dict[int, Tail] = {}
         self._ended: set[int] = set()
         self._ended_at = 0.0
@@ -159,7 +159,7 @@ class Follower:
 
     def replay_lines(self) -> None:
         """Give the newest lines once more, to a face that comes to this deployment."""
-        for rank, node, records in tuple(self._recent):
+        for rank, node, records in self._recent:
             self._lines(rank, node, records)
 
     def close(self) -> None:
@@ -275,10 +275,6 @@ class Follower:
         found = self._cluster.node(node)
         cli = found.container_cli if found is not None else "docker"
         resume = Resume()
-        held = self._keeper.held_lines(rank)
-        if held:
-            resume.seed(held)
-            self._records(rank, node, held, keep=False)
         tail = Tail(
             self._fleet.link(node),
             cli,
@@ -289,7 +285,17 @@ class Follower:
             resume=resume,
         )
         self.tails[rank] = tail
-        self._owner.spawn(f"log of rank {rank}", tail.run())
+        self._owner.spawn(f"log of rank {rank}", self._read(rank, node, tail, resume))
+
+    async def _read(self, rank: int, node: str, tail: Tail, resume: Resume) -> None:
+        """What an earlier console kept of this log, in slices, since it may be a whole night's; then what is new."""
+        held = await asyncio.to_thread(self._keeper.held_lines, rank) if self._keeper.path is not None else []
+        for at in range(0, len(held), SLICE_LINES):
+            part = held[at : at + SLICE_LINES]
+            resume.seed(part)
+            self._records(rank, node, part, keep=False)
+            await asyncio.sleep(0)
+        await tail.run()
 
     def _records(self, rank: int, node: str, lines: Sequence[bytes], *, keep: bool = True) -> None:
         if keep:
@@ -299,7 +305,7 @@ class Follower:
         bar = self.board.ranks[rank].progress
         self._progress.heard(rank, (self._explainer.news(rank), bar), self._clock.wall())
         self._mark_end(rank)
-        self._recent.append((rank, node, records))
+        self._recent.add(rank, node, records)
         self._lines(rank, node, records)
         self._dirty.add(rank)
         self._wake.set()

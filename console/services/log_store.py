@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
+from console.enginelog.records import Record
 from console.services.hub import LogBatch, LogLine
 
 DEFAULT_LIMIT = 200_000
@@ -42,3 +44,24 @@ class LogStore:
 
     def held(self, rank: int | None = None) -> list[LogLine]:
         return [line for line in self._lines if rank is None or line.rank == rank]
+
+
+class RecentRecords:
+    """The newest records of one deployment in the batches that they came in; about `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._batches: deque[tuple[int, str, Sequence[Record]]] = deque()
+        self._count = 0
+
+    def add(self, rank: int, node: str, records: Sequence[Record]) -> None:
+        self._batches.append((rank, node, records))
+        self._count += len(records)
+        while self._count - len(self._batches[0][2]) >= self._limit:
+            self._count -= len(self._batches.popleft()[2])
+
+    def __iter__(self) -> Iterator[tuple[int, str, Sequence[Record]]]:
+        return iter(tuple(self._batches))
+
+    def __len__(self) -> int:
+        return self._count
