@@ -44,6 +44,11 @@ class UnixHttp(http.client.HTTPConnection):
 ACTIONS = frozenset(["create", "start", "die", "died", "oom", "kill", "stop", "pause", "unpause", "destroy", "remove"])
 
 
+# A container that comes says so several times, and starts most often beside others that need the node's processors.
+COMING = frozenset(["create", "start"])
+SETTLE_S = 0.15
+
+
 class Engine:
     """Labelled containers, asked every second by socket or every three by command line; deaths are told at once."""
 
@@ -54,7 +59,7 @@ class Engine:
         self.events: list[Group] = []
         self.number = 0
         self.line: UnixHttp | None = None
-        self.stale = False
+        self.stale = self.coming = False
         self.stream: socket.socket | None = None
         self.worker = Worker(cli, 1.0, self.ask, self.done, 6.0)
 
@@ -75,6 +80,9 @@ class Engine:
         return dict(self.worker.group(now), events=list(self.events))
 
     def ask(self) -> Group:
+        if self.coming:
+            time.sleep(SETTLE_S)
+            self.coming = False
         if self.path:
             try:
                 return self.ask_socket(self.path)
@@ -124,6 +132,22 @@ class Engine:
             rows.append(dict(kept[2], id=ident, **self.usage(kept[2])))
         self.known = seen
         return rows
+
+    def census(self) -> Group:
+        """Everything that carries the label's key, asked now on a line of its own, as the engine inspects it."""
+        if not self.path:
+            return {"why": "no socket to ask"}
+        try:
+            line = UnixHttp(self.path, 5.0)
+            try:
+                only = quote(json.dumps({"label": [self.label.split("=")[0]]}))
+                listed_now = json.loads(line.get("/containers/json?all=1&filters=" + only).read())
+                rows = [inspected(line, str(one["Id"])) for one in listed_now]
+            finally:
+                line.close()
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
+            return {"why": f"{self.path}: {reason(error)}"}
+        return {"why": "", "rows": [row for row in rows if row]}
 
     def ask_cli(self, because: str) -> Group:
         self.worker.period = 5.0
@@ -186,8 +210,10 @@ class Engine:
         )
         del self.events[:-16]
         self.stale = True
+        self.coming = action in COMING
         self.worker.poked.set()
-        self.done()
+        if not self.coming:
+            self.done()
 
     def usage(self, row: Group) -> Group:
         """CPU seconds, bytes read and written, resident bytes: of the container's cgroup, else of its processes."""
@@ -209,6 +235,22 @@ class Engine:
             if sizes:
                 found["io"] = sum(sizes)
         return found
+
+
+def inspected(line: UnixHttp, ident: str) -> Group | None:
+    """What a census needs of a container; None where it was removed between the two questions."""
+    line.request("GET", f"/containers/{ident}/json")
+    answer = line.getresponse()
+    text = answer.read()
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise ValueError(f"the engine says {answer.status} {text[:300].decode('utf-8', 'replace')}")
+    found = json.loads(text)
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    kept = {str(k): str(v)[:400] for k, v in labels.items() if str(k).startswith("nightdeck.")}
+    row = {key: found.get(key) for key in ("Id", "Name", "Image", "State")}
+    return dict(row, Config={"Labels": kept})
 
 
 def cgroup_usage(text: str) -> Group:

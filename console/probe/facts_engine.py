@@ -44,13 +44,15 @@ def command(facts: Facts) -> str:
 
 def socket_path(cli: str) -> str:
     """The socket of docker's own command line: DOCKER_HOST, a context, the usual places."""
-    if os.path.basename(cli) != "docker" or os.environ.get("DOCKER_CONTEXT"):
+    if os.path.basename(cli) != "docker":
         raise NotBySocket
     told = os.environ.get("DOCKER_HOST", "")
     if told:
         if not told.startswith("unix://"):
             raise NotBySocket
         return told[len("unix://") :]
+    if os.environ.get("DOCKER_CONTEXT", "default") != "default":
+        raise NotBySocket
     folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     if (json.loads(word(folder + "/config.json") or "{}") or {}).get("currentContext", "default") != "default":
         raise NotBySocket
@@ -72,7 +74,7 @@ def by_socket(facts: Facts, target: str) -> Any:
     with line:
         try:
             line.sendall(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-            while len(data) <= MAX_OUTPUT:
+            while len(data) <= MAX_OUTPUT and not whole(data):
                 block = line.recv(1 << 16)
                 if not block:
                     break
@@ -94,6 +96,13 @@ def by_socket(facts: Facts, target: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise Missing(f"{facts.cli} did not answer in JSON") from None
+
+
+def whole(data: bytearray) -> bool:
+    """True once an answer is there as far as its headers say; without a length its end is the connection's."""
+    head, mark, body = bytes(data).partition(b"\r\n\r\n")
+    size = re.search(rb"(?mi)^content-length:[ \t]*(\d{1,9})", head) if mark else None
+    return size is not None and len(body) >= int(size.group(1))
 
 
 def info(facts: Facts) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import time
@@ -64,10 +65,24 @@ def engine_socket(cli: str) -> str | None:
         return told[len("unix://") :] if told.startswith("unix://") else None
     if cli == "podman":
         return "/run/podman/podman.sock" if os.getuid() == 0 else own + "/podman/podman.sock"
+    if docker_context():
+        return None
     rootless = own + "/docker.sock"
     return (
         rootless if not os.path.exists("/var/run/docker.sock") and os.path.exists(rootless) else "/var/run/docker.sock"
     )
+
+
+def docker_context() -> bool:
+    """Whether docker's command line asks another engine than the usual one (`docker context use`)."""
+    named = os.environ.get("DOCKER_CONTEXT")
+    if not named:
+        folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
+        try:
+            named = json.loads(word(folder + "/config.json") or "{}").get("currentContext")
+        except (ValueError, AttributeError):
+            return True  # what cannot be read here the command line knows
+    return bool(named) and named != "default"
 
 
 HOST_FILES: tuple[tuple[str, str, tuple[str, ...]], ...] = (

@@ -12,6 +12,7 @@ import json
 import os
 import selectors
 import sys
+import threading
 import time
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,10 @@ class Output:
             self.dropped += 1
             return
         self.number += 1
+        self.send(groups)
+
+    def send(self, groups: Group) -> None:
+        """While nothing is on its way: under the number of the last frame."""
         groups.update(v=1, seq=self.number, dropped=self.dropped)
         body = json.dumps(groups, separators=(",", ":")).encode("ascii")
         cut = []
@@ -85,6 +90,7 @@ class Probe:
             self.engine = Engine(cli, label, self.processes, self.ring)
         self.told = ""
         self.asked = False
+        self.answers: list[Group] = []
         self.due = time.monotonic()
         self.tail = b""
 
@@ -126,6 +132,16 @@ class Probe:
                 self.told = gist
                 self.out.frame(dict(self.head("containers"), containers=group))
 
+    def census(self, number: int) -> None:
+        """In a thread of its own: the engine may take its time."""
+        said = self.engine.census() if self.engine else {"why": "no engine is watched"}
+        self.answers.append(dict(self.head("census"), n=number, census=said))
+        self.ring()
+
+    def answer(self) -> None:
+        if self.answers and not self.out.left:
+            self.out.send(self.answers.pop(0))
+
     def commands(self, data: bytes) -> None:
         lines = (self.tail + data).split(b"\n")
         self.tail = lines.pop()[-65536:]
@@ -139,6 +155,8 @@ class Probe:
                     self.engine.watch(str(order["label"]))
                 elif order.get("do") == "ask":
                     self.asked = True
+                elif order.get("do") == "census":
+                    threading.Thread(target=self.census, args=(int(order["n"]),), daemon=True).start()
             except (ValueError, KeyError, AttributeError, TypeError):
                 continue  # an order of a newer console; what it can do here it still does
 
@@ -180,9 +198,11 @@ class Probe:
                     self.commands(data)
                 elif key.fd == self.bell:
                     os.read(self.bell, 4096)
+                    self.answer()
                     self.changed()
                 elif key.fd == 1:
                     self.out.flush()
+                    self.answer()
                 else:
                     key.data.readable(time.monotonic())
         return True

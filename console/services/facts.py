@@ -44,17 +44,26 @@ async def gather_facts(
     nodes: Sequence[str] | None = None,
     wall: Callable[[], float] = time.time,
     asks: Mapping[str, Mapping[str, Any]] | None = None,
+    only: Sequence[str] = (),
 ) -> Mapping[str, NodeFacts | Absent]:
     """Facts by node name, within `timeout` seconds; a node that cannot be asked is Absent with the reason.
 
     images: references whose Ids are asked for. paths: where free space is asked for (`~` expands on the node), beside
     the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds.
-    asks: what a launch asks beside, by node (`console.plan.launch_ask.asks`)."""
+    asks: what a launch asks beside, by node (`console.plan.launch_ask.asks`). only: facts by name, and what comes with
+    them; all where it is empty."""
     wanted = [n for n in cluster.nodes if nodes is None or n.name in nodes]
     found = await asyncio.gather(
         *(
             node_facts(
-                fleet.link(n.name), n, images, timeout=timeout, paths=paths, wall=wall, ask=(asks or {}).get(n.name)
+                fleet.link(n.name),
+                n,
+                images,
+                timeout=timeout,
+                paths=paths,
+                wall=wall,
+                ask=(asks or {}).get(n.name),
+                only=only,
             )
             for n in wanted
         )
@@ -71,10 +80,11 @@ async def node_facts(
     paths: Sequence[str] = (),
     wall: Callable[[], float] = time.time,
     ask: Mapping[str, Any] | None = None,
+    only: Sequence[str] = (),
 ) -> NodeFacts | Absent:
     """Facts of one node. Never raises for what the node or the way to it does."""
     try:
-        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall, ask=ask)
+        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall, ask=ask, only=only)
     except TransportError as error:
         return Absent(f"{error.trouble}: {error.what}")
 
@@ -88,6 +98,7 @@ async def ask_facts(
     paths: Sequence[str] = (),
     wall: Callable[[], float] = time.time,
     ask: Mapping[str, Any] | None = None,
+    only: Sequence[str] = (),
 ) -> NodeFacts | Absent:
     """Facts of one node; Absent when it answered without a report. Raises TransportError, whose remedy
     `node_facts` has no place for."""
@@ -100,6 +111,8 @@ async def ask_facts(
     }
     if ask is not None:
         request.update(ask)
+    if only:
+        request["only"] = list(only)
     loop = asyncio.get_running_loop()
     began = loop.time()
     await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset

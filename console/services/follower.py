@@ -39,6 +39,7 @@ from console.transport.base import Fleet
 
 PROGRESS_BEAT_S = 0.25
 LAST_LINES_S = 1.2
+LOGS_WAIT_S = 1.0
 # A launch starts its ranks within seconds; only after this is a rank that no node has called absent.
 ABSENT_AFTER_S = 90.0
 
@@ -88,6 +89,7 @@ class Follower:
         self._explainer = Explainer(self.board, cluster)
         self._stop_at: float | None = None
         self._launching = not event.adopted
+        self._waiting: dict[int, tuple[float, str, str]] = {}
         self._settled_at = 0.0
         if event.adopted:
             self._remember()
@@ -251,7 +253,12 @@ class Follower:
                 self._ended_at = self._clock.monotonic()
                 self._mark_end(event.rank)
         if event.status not in ("absent", "created"):
-            self._tail(event.rank, old.node or event.node, old.container or event.container)
+            node, name = old.node or event.node, old.container or event.container
+            if self._launching and event.status not in GONE:
+                # Reading a log costs the nodes what their starts need; nothing of it is lost by a moment's wait.
+                self._waiting.setdefault(event.rank, (self._clock.monotonic(), node, name))
+            else:
+                self._tail(event.rank, node, name)
 
     def _mark_end(self, rank: int) -> None:
         """The stage in which a rank ended; its last lines may come after its container's end."""
@@ -268,6 +275,14 @@ class Follower:
         self.apply(NodeLost(at, node, trouble, why) if trouble else NodeBack(at, node, rebooted))
 
     # -- logs ---------------------------------------------------------------------------------------------------
+
+    def _open_waiting(self, older_s: float = 0.0) -> None:
+        """The logs of ranks that were started while the launch went on."""
+        now = self._clock.monotonic()
+        for rank, (since, node, container) in tuple(self._waiting.items()):
+            if now - since >= older_s:
+                del self._waiting[rank]
+                self._tail(rank, node, container)
 
     def _tail(self, rank: int, node: str, container: str) -> None:
         if rank in self.tails or not node:
@@ -334,6 +349,7 @@ class Follower:
 
     def tick(self) -> None:
         """Once a second: what no line tells, because nothing is said."""
+        self._open_waiting(older_s=LOGS_WAIT_S)
         stalled = self._progress.stall(self.state, self._clock.wall(), self._clock.monotonic())
         if stalled is not None:
             self.apply(stalled)

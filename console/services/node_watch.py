@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from console.base.absent import Absent, known
 from console.base.clock import Clock
@@ -12,7 +13,7 @@ from console.cluster.model import Node
 from console.services.hub import NodeView
 from console.telemetry.frames import Bad, Frame, FrameReader
 from console.telemetry.freshness import Freshness, State, judge
-from console.telemetry.launch import ProbeOptions, order_frame, probe_argv
+from console.telemetry.launch import ProbeOptions, order_census, order_frame, probe_argv
 from console.telemetry.sample import Sample
 from console.telemetry.sampler import Sampler
 from console.transport.base import Link, Stream, TransportError, Trouble
@@ -27,6 +28,9 @@ _BAD_LIMIT = 20
 SILENCE_S = 20.0
 # Trouble of no connection: nothing is heard, and nothing is known to be broken.
 QUIET = "quiet"
+
+# A census by the probe takes milliseconds; the command line, asked after that, has its own limit.
+CENSUS_S = 3.0
 
 
 class NodeWatch:
@@ -61,6 +65,8 @@ class NodeWatch:
         self.whole = asyncio.Event()
         self.bad_frames = 0
         self._stream: Stream | None = None
+        self._censuses: dict[int, asyncio.Future[list[Any] | None]] = {}
+        self._census_number = 0
 
     @property
     def sample(self) -> Sample | Absent:
@@ -129,6 +135,9 @@ class NodeWatch:
                         )
             finally:
                 self._stream = None
+                for waiting in self._censuses.values():
+                    if not waiting.done():
+                        waiting.set_result(None)
             result = stream.result()
         said = result.stderr.decode("utf-8", "replace").strip().splitlines() if result is not None else []
         status = result.status if result is not None else None
@@ -136,7 +145,38 @@ class NodeWatch:
         remedy = "python3 must be on the node" if status == 127 or "python3" in words else ""
         raise TransportError(Trouble.LOST, f"the probe ended: {words}", node=self.node.name, remedy=remedy)
 
+    async def census(self, *, timeout: float = CENSUS_S) -> list[Any] | None:
+        """What of ours is on the node, asked of its engine's socket now: containers as inspected, of any shape.
+
+        None where no probe is there to ask, or it cannot say: then the engine's command line has to be asked."""
+        stream = self._stream
+        if stream is None or self._sampler.last is None:
+            return None
+        self._census_number += 1
+        number = self._census_number
+        answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
+        self._censuses[number] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await stream.send(order_census(number))
+                return await answer
+        except (TransportError, TimeoutError):
+            return None
+        finally:
+            del self._censuses[number]
+
+    def _census_came(self, data: Mapping[str, Any]) -> None:
+        answer = self._censuses.get(data["n"]) if isinstance(data.get("n"), int) else None
+        said = data.get("census")
+        if answer is None or answer.done():
+            return
+        rows = said.get("rows") if isinstance(said, dict) and said.get("why") == "" else None
+        answer.set_result(rows if isinstance(rows, list) else None)
+
     def _take(self, frame: Frame) -> None:
+        if frame.data.get("part") == "census":
+            self._census_came(frame.data)
+            return
         if self._framed is not None:
             self._framed(self.node.name, frame)
         sample = self._sampler.step(

@@ -55,9 +55,14 @@ def start_argv(mkdirs: Sequence[str], argv: Sequence[str], fence: Fence | None =
     return start if fence is None else _sh(FENCE, *fence, *start)
 
 
-def remove_argv(cli: str, deployment: str | None, ids: Sequence[str]) -> list[str]:
-    """Remove containers by id, then take the census of the deployment."""
-    return _sh(_REMOVE, cli, _label(deployment), *ids)
+def purge_argv(cli: str, ids: Sequence[str]) -> list[str]:
+    """Remove containers by id, with what they wrote."""
+    return [cli, "rm", "-f", "-v", *ids]
+
+
+def remove_argv(cli: str, ids: Sequence[str]) -> list[str]:
+    """The same, then the census of everything of ours."""
+    return _sh(_REMOVE, cli, _label(None), *ids)
 
 
 def follow_argv(cli: str, container: str, since: str = "", *, follow: bool = True) -> list[str]:

@@ -10,13 +10,14 @@ from console.base.clock import Clock
 from console.base.text import clean_bytes
 from console.boot.events import Event, StepChanged, StopEnded, StopSeen, StopStarted
 from console.cluster.model import Cluster
-from console.services.census import Census, Found, read_census, take_census
-from console.services.scripts import remove_argv, stop_argv
+from console.services.census import Census, Found, Quick, found_in, read_census, take_census
+from console.services.scripts import purge_argv, remove_argv, stop_argv
 from console.transport.base import Fleet, TransportError
 
 STOP_HEAD = "stop head"
 STOP_WORKERS = "stop workers"
 REMOVE = "remove"
+REMOVE_TIMEOUT_S = 30.0
 KILL_MARGIN_S = 20.0  # after the grace the engine kills, and removing takes its own time on a busy node
 
 Collect = Callable[[Sequence[Found]], Awaitable[None]]
@@ -24,7 +25,9 @@ Collect = Callable[[Sequence[Found]], Awaitable[None]]
 
 class Stop:
     """One stop of one deployment (None: of everything of ours). collect: saves what the containers still hold, called
-    after they ended and before they are removed."""
+    after they ended and before they are removed. quick: what a node's probe says is there, which spares a process.
+
+    left: what of ours was last seen on each node, of this deployment and of others."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Stop:
         grace_s: float = 30.0,
         collect: Collect | None = None,
         by: str = "",
+        quick: Quick | None = None,
     ) -> None:
         self._fleet = fleet
         self._cluster = cluster
@@ -46,13 +50,16 @@ class Stop:
         self._grace_s = grace_s
         self._collect = collect
         self._by = by
+        self._quick = quick
+        self.left: dict[str, tuple[Found, ...] | Absent] = {}
         self.results: dict[str, tuple[str, str]] = {}
         self.found: list[Found] = []
 
     async def run(self, before: Census | None = None) -> Mapping[str, tuple[str, str]]:
         """node -> (`stopped`, `still_running`, `unknown` or `nothing`, detail), for every node of the cluster."""
         self._emit(StopStarted(self._clock.wall(), self._by))
-        census = before if before is not None else await take_census(self._fleet, self._cluster)
+        census = before if before is not None else await take_census(self._fleet, self._cluster, quick=self._quick)
+        self.left = dict(census)
         silent: list[str] = []
         for node, rows in census.items():
             if isinstance(rows, Absent):
@@ -101,24 +108,36 @@ class Stop:
         self._emit(StepChanged(self._clock.wall(), step, node, "done" if done.ok else "failed", detail))
 
     async def _remove(self, node: str, rows: Sequence[Found]) -> None:
-        argv = remove_argv(self._cli(node), self._deployment, [f.id for f in rows])
+        ids = [f.id for f in rows]
         try:
-            done = await self._fleet.link(node).run(argv, timeout=30.0, limit=32 << 20)
+            left, said = await self._purge(node, ids)
         except TransportError as error:
+            self.left[node] = Absent(error.what)
             self._result(node, "unknown", error.what)
             return
-        left = read_census(node, done)
+        self.left[node] = left
         if isinstance(left, Absent):
             self._result(node, "unknown", left.reason)
-        elif any(f.alive for f in left):
-            names = ", ".join(f"{f.name} ({f.status})" for f in left if f.alive)
-            said = clean_bytes(done.stderr.strip().split(b"\n")[-1], limit=300)
-            self._result(node, "still_running", f"{names}{': ' + said if said else ''}")
-        elif left:
-            names = ", ".join(f"{f.name} ({f.status})" for f in left)
-            self._result(node, "stopped", f"not removed: {names}")
+            return
+        ours = [f for f in left if self._deployment is None or f.deployment == self._deployment]
+        alive = ", ".join(f"{f.name} ({f.status})" for f in ours if f.alive)
+        if alive:
+            self._result(node, "still_running", f"{alive}{': ' + said if said else ''}")
+        elif ours:
+            self._result(node, "stopped", f"not removed: {', '.join(f'{f.name} ({f.status})' for f in ours)}")
         else:
             self._result(node, "stopped", "")
+
+    async def _purge(self, node: str, ids: Sequence[str]) -> tuple[tuple[Found, ...] | Absent, str]:
+        """Remove containers; what of ours is left then by the engine's own word, and what removing them said."""
+        link, cli = self._fleet.link(node), self._cli(node)
+        if self._quick is not None:
+            done = await link.run(purge_argv(cli, ids), timeout=REMOVE_TIMEOUT_S)
+            rows = await self._quick(node)
+            if rows is not None:
+                return found_in(node, rows), _last_line(done.stderr)
+        done = await link.run(remove_argv(cli, ids), timeout=REMOVE_TIMEOUT_S, limit=32 << 20)
+        return read_census(node, done), _last_line(done.stderr)
 
     async def _again(self, silent: Sequence[str]) -> None:
         """A node that did not answer at first is asked once more: it may have come back meanwhile."""
@@ -129,6 +148,7 @@ class Stop:
         for node, rows in census.items():
             if isinstance(rows, Absent):
                 continue
+            self.left[node] = rows
             ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
             if ours:
                 late += ours
@@ -149,6 +169,10 @@ class Stop:
     def _result(self, node: str, result: str, detail: str) -> None:
         self.results[node] = (result, detail)
         self._emit(StopSeen(self._clock.wall(), node, result, detail))
+
+
+def _last_line(said: bytes) -> str:
+    return clean_bytes(said.strip().split(b"\n")[-1], limit=300)
 
 
 def _by_node(rows: Sequence[Found]) -> dict[str, list[Found]]:
