@@ -34,7 +34,7 @@ async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
             show_plan(made, out)
         return ExitCode.FAILED if made.blocks else ExitCode.DONE
     _may_change(args)
-    async with world.hub() as hub:
+    async with world.hub(watch=False) as hub:  # nothing is watched before it is there: the nodes have enough to do
         quiet = hub.listen(Teller(out).heard)
         try:
             return await _launch(args, hub, out)
@@ -69,6 +69,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
         else:
             out.line(f"boot {state.number} of {state.recipe}: every container was started; `nightdeck status` follows")
         return ExitCode.DONE
+    await hub.start()
     return await follow_to_ready(hub, out, state.deployment)
 
 
@@ -128,7 +129,7 @@ def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
 
 async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
-    async with world.hub() as hub:
+    async with world.hub(watch=False) as hub:
         quiet = hub.listen(Teller(out).heard)
         try:
             state = await hub.restart(
@@ -143,6 +144,7 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
                 if out.as_json:
                     out.data({"schema": 1, "deployments": [deployment_json(state, hub.now())]}, line=True)
                 return ExitCode.DONE
+            await hub.start()
             return await follow_to_ready(hub, out, state.deployment)
         except LaunchFailed as failed:
             _tell_nodes(failed.results, out)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from console.base.clock import Clock
 from console.base.errors import UsageError
+from console.base.imports import without_compiler
 from console.cluster.model import Cluster
 from console.transport.base import Fleet, Link
 from console.transport.local import LocalLink
-from console.transport.ssh import SshLink
-from console.transport.ssh_config import Hop
+
+if TYPE_CHECKING:
+    from console.transport.ssh_config import Hop
 
 # sshd begins to drop unauthenticated connections at 10 (MaxStartups 10:30:100).
 CONNECTS_PER_HOST: Final = 8
@@ -61,11 +63,11 @@ class ConnectGate:
 
 def make_fleet(cluster: Cluster, clock: Clock) -> Fleet:
     """Links to all nodes of a cluster; nothing is opened yet. `local` nodes need no SSH."""
-    gate = ConnectGate()
-    links: dict[str, Link] = {}
-    for node in cluster.nodes:
-        if node.is_local:
-            links[node.name] = LocalLink(node)
-        else:
-            links[node.name] = SshLink(node, clock=clock, ssh_config=cluster.ssh_config, gate=gate)
-    return LinkFleet(links)
+    links: dict[str, Link] = {n.name: LocalLink(n) for n in cluster.nodes if n.is_local}
+    distant = [n for n in cluster.nodes if not n.is_local]
+    if distant:
+        with without_compiler():  # only here: a command that needs no node does not wait for the library
+            from console.transport.ssh import SshLink
+        gate = ConnectGate()
+        links |= {n.name: SshLink(n, clock=clock, ssh_config=cluster.ssh_config, gate=gate) for n in distant}
+    return LinkFleet({n.name: links[n.name] for n in cluster.nodes})

@@ -84,9 +84,9 @@ class FakeLink:
             raise self._trouble
 
     async def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"", limit: int = 4 << 20) -> Completed:
-        assert argv[:3] == ["python3", "-I", "-"]
+        assert argv[:4] == ["python3", "-I", "-S", "-"]
         assert b"GATHERERS" in stdin
-        request = json.loads(argv[3])
+        request = json.loads(argv[4])
         if self._engine == "no python":
             return Completed(127, b"", b"python3: not found")
         engine: Mapping[str, object] = (
