@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import getpass
 import os
 import socket
@@ -12,8 +13,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from console.base.errors import FileError, UsageError
+from console.base.errors import FileError, NightdeckError, UsageError
 from console.base.findings import Finding
 from console.base.theme import ThemeColours
 from console.cli.main import main as cli_main
@@ -26,15 +28,21 @@ from console.files.recipes import RecipeShelf, load_recipe, load_recipes
 from console.files.settings import Settings, load_settings
 from console.files.themes import load_themes
 from console.recipe.model import Recipe
-from console.services.console_hub import ConsoleHub
-from console.services.hub import BootSummary, HubApi, RecipeProblem
-from console.services.ledger import Ledger
-from console.services.recorder import Recorder
-from console.services.replay import REPLAY_SPEED, ReplayHub
-from console.services.replay_rows import boot, recording
-from console.services.vigil import VigilOptions
-from console.services.ways_out import make_ways
-from console.transport.pool import make_fleet
+
+if TYPE_CHECKING:
+    from console.services.console_hub import ConsoleHub
+    from console.services.hub import BootSummary, HubApi, RecipeProblem
+    from console.services.ledger import Ledger
+    from console.services.recorder import Recorder
+    from console.services.replay import ReplayHub
+    from console.services.vigil import VigilOptions
+    from console.transport.base import Fleet
+
+# The second floor is imported where it is first needed: a command that only reads a file is done before it would be
+# loaded, and one that asks nodes connects to them meanwhile.
+
+
+CONNECT_AHEAD_S = 10.0
 
 
 class SystemClock:
@@ -79,6 +87,8 @@ class DiskShelf:
 
 
 def _problem(error: FileError) -> RecipeProblem:
+    from console.services.hub import RecipeProblem
+
     return RecipeProblem(error.file, error.message, error.line, error.column, error.key)
 
 
@@ -111,6 +121,8 @@ class DiskWorld:
         return self.ledger().boots()
 
     def ledger(self) -> Ledger:
+        from console.services.ledger import Ledger
+
         return Ledger(Journal(self._places.boots))
 
     @property
@@ -142,14 +154,38 @@ class DiskWorld:
 
     @asynccontextmanager
     async def _hub(self, *, watch: bool, follow: bool, record: Path | None) -> AsyncIterator[HubApi]:
-        async with self._cluster_in_use() as cluster:
-            hub = self.make_hub(cluster, follow=follow, record=record)
+        async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
+            await asyncio.to_thread(_load_hub)
+            hub = self.make_hub(cluster, follow=follow, record=record, fleet=fleet)
             try:
                 if watch:
                     await hub.start()
                 yield hub
             finally:
                 await hub.close()
+
+    @asynccontextmanager
+    async def _connecting(self, cluster: Cluster) -> AsyncIterator[Fleet]:
+        """Links that open by themselves from now on. How that went, each user of a link hears for itself."""
+        fleet = self._fleet(cluster)
+
+        async def connect(name: str) -> None:
+            with contextlib.suppress(NightdeckError):
+                await fleet.link(name).connect(timeout=CONNECT_AHEAD_S)
+
+        ahead = [asyncio.create_task(connect(name), name=f"connect {name}") for name in fleet.names]
+        try:
+            yield fleet
+        finally:
+            for task in ahead:
+                task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
+            await fleet.close()
+
+    def _fleet(self, cluster: Cluster) -> Fleet:
+        from console.transport.pool import make_fleet
+
+        return make_fleet(cluster, self._clock)
 
     @asynccontextmanager
     async def _cluster_in_use(self) -> AsyncIterator[Cluster]:
@@ -173,14 +209,22 @@ class DiskWorld:
         ) as handle:
             yield load_cluster(handle.cluster_file)
 
-    def make_hub(self, cluster: Cluster, *, follow: bool = True, record: Path | None = None) -> ConsoleHub:
+    def make_hub(
+        self, cluster: Cluster, *, follow: bool = True, record: Path | None = None, fleet: Fleet | None = None
+    ) -> ConsoleHub:
+        from console.services.console_hub import ConsoleHub
+        from console.services.ledger import Ledger
+        from console.services.recorder import Recorder
+
         settings = self.settings()
         recorder = Recorder(record, cluster, self._clock, _say) if record is not None else None
         return ConsoleHub(
             cluster=cluster,
-            fleet=make_fleet(cluster, self._clock),
+            fleet=self._fleet(cluster) if fleet is None else fleet,
             shelf=self._shelf,
-            ledger=Ledger(Journal(self._places.boots), keep=settings.keep_boots),
+            ledger=Ledger(
+                Journal(self._places.boots), keep=settings.keep_boots, keep_bytes=int(settings.keep_gib * 2**30)
+            ),
             clock=self._clock,
             read_only=self._args.read_only or settings.read_only,
             follow=follow,
@@ -192,11 +236,17 @@ class DiskWorld:
 
     def _vigil(self, settings: Settings, recorder: Recorder | None, *, follow: bool) -> VigilOptions:
         """Alarms leave only a hub that goes on watching, and never because of a lab."""
+        from console.services.vigil import VigilOptions
+        from console.services.ways_out import make_ways
+
         real = follow and self._args.cluster != "lab"
         ways = make_ways(settings.alarms.ways, write=None, env=os.environ) if real else ()
         return VigilOptions(settings.guard, settings.alarms, ways, os.environ, recorder)
 
     def replay(self, what: str) -> ReplayHub:
+        from console.services.replay import REPLAY_SPEED, ReplayHub
+        from console.services.replay_rows import boot, recording
+
         path = Path(what)
         source = recording(path) if path.is_file() else boot(self.ledger().index.find(what).entry.path)
         return ReplayHub(source, self._clock, themes=self._shelf.themes(), speed=REPLAY_SPEED)
@@ -236,7 +286,7 @@ class DiskWorld:
             user=args.user,
             ssh_config=args.ssh_config,
             container_cli=args.container_cli,
-            make_fleet=lambda c: make_fleet(c, self._clock),
+            make_fleet=self._fleet,
         )
         return cluster, render_cluster(cluster), findings
 
@@ -244,7 +294,7 @@ class DiskWorld:
         from console.services.cluster_init import check
 
         async with self._cluster_in_use() as cluster:
-            fleet = make_fleet(cluster, self._clock)
+            fleet = self._fleet(cluster)
             try:
                 return await check(fleet, cluster)
             finally:
@@ -267,10 +317,11 @@ class DiskWorld:
         return asyncio.run(self._console(settings))
 
     async def _console(self, settings: Settings) -> int:
-        from console.tui.app import run_console_async
+        async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
+            await asyncio.to_thread(_load_console)
+            from console.tui.app import run_console_async
 
-        async with self._cluster_in_use() as cluster:
-            hub = self.make_hub(cluster)
+            hub = self.make_hub(cluster, fleet=fleet)
             try:
                 return await run_console_async(
                     hub,
@@ -298,6 +349,16 @@ class DiskWorld:
 
             args.speed = SPEED_SCREEN
         return self.console()
+
+
+def _load_hub() -> None:
+    """In a thread: the loop connects meanwhile, and a node's answer takes as long as the loading."""
+    import console.services.console_hub  # noqa: F401
+
+
+def _load_console() -> None:
+    _load_hub()
+    import console.tui.app  # noqa: F401
 
 
 def _lab_words(args: argparse.Namespace) -> list[str]:

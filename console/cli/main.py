@@ -10,13 +10,15 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from console.base.errors import ExitCode, NightdeckError, UsageError
 from console.base.secrets import mask_text
 from console.cli.out import Out
 from console.cli.parser import build_parser
-from console.cli.world import World
+
+if TYPE_CHECKING:
+    from console.cli.world import World
 
 # Module and function: a command imports what it needs, and no other command's half of the house.
 ASYNC: Final[dict[str, str]] = {
