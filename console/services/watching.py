@@ -45,6 +45,7 @@ NOTICES = 200
 PROBES_START_S = 3.0  # a probe's first frame takes 0.3 s; after this the engine's command is asked
 TICK_LATE_S = 3.0
 FIGURES_S = 0.5
+BOOTS_KEEP_S = 1.0
 
 
 class Watching:
@@ -79,6 +80,7 @@ class Watching:
         self._snapshot: Snapshot | None = None
         self._touching: asyncio.TimerHandle | None = None
         self._touched_at = 0.0
+        self._boots: tuple[float, Sequence[BootSummary]] | None = None
         self._subscribers: set[Callable[[], None]] = set()
         self._listeners: set[Callable[[str, Event], None]] = set()
         self._notices: deque[Notice] = deque(maxlen=NOTICES)
@@ -192,7 +194,11 @@ class Watching:
         self.vigil.use_terminal(write)
 
     def boots(self) -> Sequence[BootSummary]:
-        return self._ledger.boots()
+        """Faces ask with every picture, and each look lists a folder: between two acts or events once a second."""
+        now = self._clock.monotonic()
+        if self._boots is None or now - self._boots[0] >= BOOTS_KEEP_S:
+            self._boots = (now, self._ledger.boots())
+        return self._boots[1]
 
     async def open_replay(self, boot: str) -> ReplayHub:
         def opened() -> Source:
@@ -268,15 +274,20 @@ class Watching:
                 follower.tick()
             snap = self.snapshot()
             self.vigil.tick(snap.nodes, snap.boots)
-            self._touch()
+            self._draw_anew()
 
     def _touch_soon(self) -> None:
         """Figures are for the eye, and many nodes speak at any moment: one picture for all that came meanwhile."""
         if self._touching is None:
             loop = asyncio.get_running_loop()
-            self._touching = loop.call_at(max(loop.time(), self._touched_at + FIGURES_S), self._touch)
+            self._touching = loop.call_at(max(loop.time(), self._touched_at + FIGURES_S), self._draw_anew)
 
     def _touch(self) -> None:
+        """Something was done or happened."""
+        self._boots = None
+        self._draw_anew()
+
+    def _draw_anew(self) -> None:
         if self._touching is not None:
             self._touching.cancel()
             self._touching = None
