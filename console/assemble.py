@@ -22,6 +22,7 @@ from console.cli.main import main as cli_main
 from console.cluster.model import Cluster
 from console.cluster.parse import local_cluster
 from console.files.clusters import find_cluster, load_cluster
+from console.files.help_cache import HelpCache
 from console.files.journal import Journal
 from console.files.places import Places, find_places
 from console.files.recipes import RecipeShelf, load_recipe, load_recipes
@@ -232,6 +233,7 @@ class DiskWorld:
             log_lines=settings.log_lines,
             by=f"{_user()}@{socket.gethostname()}",
             vigil=self._vigil(settings, recorder, follow=follow),
+            helps=HelpCache(self._places.state / "help"),
         )
 
     def _vigil(self, settings: Settings, recorder: Recorder | None, *, follow: bool) -> VigilOptions:

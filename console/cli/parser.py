@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     p = add("preflight", "check what a launch needs, on every node; nothing runs")
     _recipe_options(p)
-    p.add_argument("--deep", action="store_true", help="ask the image's own --help too, which takes seconds")
+    p.add_argument("--deep", action="store_true", help="ask the image's own --help, load each GPU a few seconds")
     p.add_argument("--all", action="store_true", help="the whole table of what nodes have, not only what differs")
 
     p = add("launch", "launch a recipe and follow it to ready")

@@ -204,6 +204,18 @@ LAUNCH: Final[Rows] = (
         "Unplug the power adapter for 30-60 s.",
     ),
     (
+        "gpu-slow",
+        WARN,
+        "Under a few seconds of load this GPU does far less than its peers or its kind: it slows all ranks.",
+        "Look at its temperature and power; unplug the power adapter for 30-60 s.",
+    ),
+    (
+        "gpu-not-loaded",
+        INFO,
+        "The GPU could not be loaded for a measurement, so a latched clock would not have been seen.",
+        "Look at the reason; the image needs python3 and torch.",
+    ),
+    (
         "image-other-id",
         INFO,
         "The same layers under another Id: the nodes keep images differently, the content is one.",

@@ -112,8 +112,17 @@ class ConsoleHub(Preparing):
     async def preflight(
         self, recipe: str, *, nodes: int | None = None, head: str | None = None, deep: bool = False
     ) -> Plan:
-        made = await self.plan(recipe, nodes=nodes, head=head, fresh=True)
-        return await self._with_flags(made, self._shelf.get(recipe)) if deep else made
+        if not deep:
+            return await self.plan(recipe, nodes=nodes, head=head, fresh=True)
+        self._begin_job("looking in depth")  # it starts containers, so nobody may launch meanwhile
+        try:
+            async with self._controls("preflight --deep"):
+                made = await self.plan(recipe, nodes=nodes, head=head, fresh=True)
+                return await self._with_load(
+                    await self._with_flags(made, self._shelf.get(recipe)), self._shelf.get(recipe)
+                )
+        finally:
+            self._end_job()
 
     # -- actions ------------------------------------------------------------------------------------------------
 

@@ -242,8 +242,8 @@ class HubApi(Protocol):
     async def preflight(
         self, recipe: str, *, nodes: int | None = None, head: str | None = None, deep: bool = False
     ) -> Plan:
-        """The plan with findings and matrix, asked anew. deep: the image's own --help is asked too, which takes
-        seconds the first time."""
+        """The plan with findings and matrix, asked anew. deep: the image's own --help is asked too, and
+        each GPU is loaded for a few seconds, where nothing else works on the nodes."""
         ...
 
     async def sync_image(

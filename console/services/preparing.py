@@ -14,11 +14,16 @@ from console.boot.events import StepChanged
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.files.build_context import find_context
+from console.files.help_cache import HelpCache
+from console.plan.codes import unique
+from console.plan.engines import ENGINES
 from console.plan.help_flags import compared
 from console.plan.model import Plan
+from console.plan.preflight_load import IN_USE, Loaded, load_findings
 from console.recipe.model import Recipe, SyncImage
-from console.services.engine_help import known_flags
+from console.services.engine_help import HELP_WORDS, known_flags
 from console.services.follower import Follower
+from console.services.gpu_load import load_gpus, summary
 from console.services.image_build import build_image
 from console.services.image_step import CopyStep, image_source
 from console.services.image_sync import NodeImage, sync_image
@@ -40,9 +45,10 @@ def syncing(recipe: Recipe, sync_image: SyncImage | None) -> Recipe:
 class Preparing(Measuring):
     """`Watching` and the work before a launch. One action that changes nodes at a time."""
 
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, *, helps: HelpCache | None = None, **parts: Any) -> None:
         super().__init__(**parts)
-        self._help: dict[tuple[str, tuple[str, ...] | None], frozenset[str]] = {}
+        self._help: dict[tuple[str, tuple[str, ...]], frozenset[str]] = {}
+        self._helps = helps
 
     def _may_act(self, job: str) -> None:
         if self._read_only:
@@ -143,14 +149,38 @@ class Preparing(Measuring):
         image = await inspect(link, node.container_cli, plan.image)
         if not isinstance(image, Image):
             return plan
-        key = (image.id, recipe.entrypoint)
-        flags: frozenset[str] | Absent = self._help.get(key, NOT_SAMPLED)
+        entrypoint = recipe.entrypoint or ENGINES[recipe.engine].entrypoint
+        command = ("image's own",) if entrypoint is None else entrypoint
+        kept = await asyncio.to_thread(self._helps.get, image.id, command) if self._helps else None
+        flags: frozenset[str] | Absent = self._help.get((image.id, command), kept or NOT_SAMPLED)
         if isinstance(flags, Absent):
-            words = ("--help=all",) if recipe.engine == "vllm" else ("--help",)
-            flags = await known_flags(link, node.container_cli, plan.image, recipe.entrypoint, words)
-            if not isinstance(flags, Absent):
-                self._help[key] = flags
+            flags = await known_flags(link, node.container_cli, plan.image, entrypoint, HELP_WORDS[recipe.engine])
+            if not isinstance(flags, Absent) and self._helps:
+                await asyncio.to_thread(self._helps.put, image.id, command, flags)
+        if not isinstance(flags, Absent):
+            self._help[image.id, command] = flags
         return compared(plan, flags, node.name)
+
+    async def _with_load(self, plan: Plan, recipe: Recipe) -> Plan:
+        """The plan with what a few seconds of load show of each GPU; while anything works on a node, none is loaded."""
+        nodes = [r.node for r in plan.ranks]
+        if recipe.gpus == "none" or any(f.code == "gpu-left-out" for f in plan.findings):
+            return plan
+        used = [f for f in plan.findings if f.code in IN_USE]
+        lacking = {f.node for f in plan.findings if f.code in ("image-missing", "image-copied", "image-no-room")}
+        loads: dict[str, Loaded | Absent] = {}
+        if used:
+            why = Absent(f"not loaded: {used[0].message}")
+            loads = dict.fromkeys(nodes, why)
+        else:
+            able = [n for n in nodes if n not in lacking]
+            loads = await load_gpus(self._fleet, self._cluster, plan.image, recipe.gpus, able)
+        if told := summary(loads):
+            self._tell("info", told)
+        # What was seen under load stands in place of what an idle clock was taken for.
+        seen = {node for node, load in loads.items() if isinstance(load, Loaded)}
+        before = [f for f in plan.findings if f.code != "gpu-clock-low" or f.node not in seen]
+        return replace(plan, findings=unique([*before, *load_findings(loads)]))
 
     async def _image_before(self, plan: Plan, facts: Mapping[str, NodeFacts | Absent], follower: Follower) -> bool:
         """A step of a launch: the image to the nodes of which the plan says that they get it; False: to none. The time

@@ -20,6 +20,7 @@ from console.plan.container import run_argv
 from console.plan.help_flags import compared
 from console.plan.lint import lint_recipe
 from console.plan.preflight import preflight
+from console.plan.preflight_load import Loaded, load_findings
 from console.recipe.model import LaunchOptions, Recipe
 from console.services.cluster_init import facts_findings
 from tests.plan.build import (
@@ -259,6 +260,8 @@ FIRES: dict[str, Callable[[], tuple[Finding, ...]]] = {
     "path-mtu": lambda: one(routes=(Route("10.0.0.1", "enp1s0f0np0", 9000, True, False),)),
     "gpu-throttled": lambda: one(gpu_clocks=(GpuClock(900.0, 30.0, 0.0, 0x48),)),
     "gpu-clock-low": lambda: one(gpu_clocks=(GpuClock(507.0, 14.0, 96.0, 0),)),
+    "gpu-slow": lambda: tuple(load_findings({"a": Loaded(21.0, 2400.0, 41.0, "NVIDIA GB10")})),
+    "gpu-not-loaded": lambda: tuple(load_findings({"a": Absent("no module named torch")})),
     "flag-unknown": lambda: helped(frozenset({f"--flag-{i}" for i in range(20)})),
     "help-unreadable": lambda: helped(Absent("no such file: vllm")),
 }  # fmt: skip
@@ -287,6 +290,15 @@ def test_a_healthy_cluster_and_a_clean_recipe_hear_nothing_at_all() -> None:
         facts[name] = replace(fact, launch=launch, image_ids={CLEAN.docker_image: "sha256:1"})
     assert codes(said(CLEAN, facts)) == []
     assert codes(checked(sparks(), facts)) == []
+
+
+def test_gpus_that_do_well_under_load_say_nothing() -> None:
+    well = {f"n{i}": Loaded(80.0 + i, 2400.0, 85.0, "NVIDIA GB10") for i in range(8)}
+    assert codes(load_findings(well)) == []
+    latched = {**well, "n3": Loaded(19.0, 507.0, 14.0, "NVIDIA GB10"), "n4": Loaded(50.0, 2400.0, 80.0, "NVIDIA H200")}
+    assert [(f.code, f.node) for f in load_findings(latched)] == [("gpu-clock-low", "n3"), ("gpu-slow", "n4")]
+    unknown = {"n1": Loaded(80.0, Absent("[N/A]"), Absent("[N/A]"), "")}
+    assert codes(load_findings(unknown)) == []
 
 
 def test_the_help_that_knows_all_flags_says_nothing() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 from console.base.absent import Absent
 from console.base.errors import NightdeckError, UsageError
 from console.files.build_context import context_pieces, find_context
-from console.recipe.model import LaunchOptions
+from console.files.help_cache import HelpCache
 from console.plan.help_flags import unknown
+from console.recipe.model import LaunchOptions
 from console.services.engine_help import known_flags
+from console.services.gpu_load import read_load
 from console.services.image_build import build_image
 from console.services.page_cache import drop_caches, wants_drop
 from console.transport.base import Completed, TransportError, Trouble
@@ -84,7 +87,7 @@ def test_flags_and_their_spellings() -> None:
 
 async def test_help_is_read_and_its_container_removed() -> None:
     link = FakeLink("n1", lambda argv: Completed(0, HELP.encode(), b""))
-    flags = await known_flags(link, "docker", "i:1", ("vllm", "serve"), ("--help=all",))
+    flags = await known_flags(link, "docker", "i:1", ("vllm", "serve"), ("--help=all", "--help"))
     assert not isinstance(flags, Absent) and "--max-model-len" in flags
     run, remove = link.asked
     assert run[run.index("--entrypoint") + 1] == "vllm" and run[-3:] == ["i:1", "serve", "--help=all"]
@@ -96,6 +99,54 @@ async def test_a_help_that_is_none() -> None:
         link = FakeLink("n1", lambda argv, answer=answer: answer)  # type: ignore[misc]
         assert isinstance(await known_flags(link, "docker", "i:1", None, ("--help",)), Absent)
         assert link.asked[-1][1] == "rm"
+
+
+async def test_an_older_engine_is_asked_the_older_way() -> None:
+    def answer(argv: Sequence[str]) -> Completed:
+        return Completed(2, b"", b"unrecognized") if argv[-1] == "--help=all" else Completed(0, HELP.encode(), b"")
+
+    link = FakeLink("n1", answer)
+    assert not isinstance(await known_flags(link, "docker", "i:1", None, ("--help=all", "--help")), Absent)
+    assert [argv[-1] for argv in link.asked if argv[1] == "run"] == ["--help=all", "--help"]
+
+
+def test_flags_are_kept_by_image(tmp_path: Path) -> None:
+    cache = HelpCache(tmp_path / "help")
+    flags = frozenset({"--a", "--b"})
+    assert cache.get("sha256:1", ("vllm",)) is None
+    cache.put("sha256:1", ("vllm",), flags)
+    assert cache.get("sha256:1", ("vllm",)) == flags
+    assert cache.get("sha256:2", ("vllm",)) is None and cache.get("sha256:1", ("sh",)) is None
+    for i in range(60):
+        cache.put(f"sha256:x{i}", (), flags)
+    files = list((tmp_path / "help").iterdir())
+    assert len(files) == 50 and {f.stat().st_mode & 0o777 for f in files} == {0o600}
+    for broken in (b"", b"[", b"[]", b'{"flags": 3}', b'{"flags": []}', b"\xff"):
+        for file in files:
+            file.write_bytes(broken)
+        assert all(cache.get(f"sha256:x{i}", ()) is None for i in range(60))
+    (tmp_path / "file").touch()
+    HelpCache(tmp_path / "file").put("x", (), flags)  # a folder that cannot be: told by nobody, harms nobody
+
+
+SMI = b"smi 2405, 85.1, 96, NVIDIA GB10\n"
+
+
+@pytest.mark.parametrize(
+    "out, err, status, words",
+    [
+        (b"smi 208, 4.5, 0, NVIDIA GB10\n" + SMI * 5 + b"burn 82.41\n", b"", 0, "2405 MHz, 85 W, 82 TFLOPS"),
+        (b"smi 507, 14.0, 99, NVIDIA GB10\nburn 19.2\n", b"", 0, "507 MHz, 14 W, 19 TFLOPS"),
+        (b"smi [N/A], [N/A], 96, NVIDIA GB10\nburn 80\n", b"", 0, "80 TFLOPS"),
+        (b"burn 80\n", b"", 0, "80 TFLOPS"),
+        (SMI, b"x\nModuleNotFoundError: No module named 'torch'\n", 1, "No module named 'torch'"),
+        (SMI, b"", 125, "exit status 125"),
+        (b"\xff\xfe smi ,,,\nsmi a,b\nburn x\n", b"", 0, "could not be loaded"),
+    ],
+)
+def test_what_a_load_says(out: bytes, err: bytes, status: int, words: str) -> None:
+    found = read_load(Completed(status, out, err))
+    assert words in (found.reason if isinstance(found, Absent) else found.words)
 
 
 def context(tmp_path: Path) -> Path:

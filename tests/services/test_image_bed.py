@@ -16,11 +16,17 @@ from pathlib import Path
 import pytest
 
 from console.assemble import SystemClock
+from console.base.absent import Absent
 from console.cluster.model import Cluster
 from console.files.clusters import load_cluster
+from console.plan.help_flags import unknown
+from console.plan.preflight_load import Loaded, load_findings
+from console.services.engine_help import HELP_WORDS, known_flags
+from console.services.gpu_load import load_gpus
 from console.services.image_sync import NodeImage, sync_image
 from console.transport.base import Fleet
 from console.transport.pool import make_fleet
+from tests.testbed import image
 from tests.testbed.bed import Bed, BedUnavailable
 from tests.testbed.host import Host
 
@@ -205,6 +211,27 @@ async def test_layers_that_a_node_has_do_not_travel(world: World, tmp_path: Path
     assert states == {"1": "has_it", "2": "copied", "3": "copied", "4": "copied"}
     for name in ("spark2", "spark3", "spark4"):
         assert world.done[name].moved_bytes < 3 << 20 and "1 of 2 layers were there" in world.done[name].detail
+
+
+async def test_an_image_is_asked_for_its_flags_and_its_gpus_are_loaded(world: World) -> None:
+    """As `preflight --deep` does it; the engine is the stub, and so are its python3 and nvidia-smi."""
+    await world.give(image.archive().path, 1, 2)
+    world.bed[2].exec("sh", "-c", "printf 'clocks_sm=507\\npower_draw=14.0\\n' >/run/gpu.env")
+    try:
+        flags, loads = await asyncio.gather(
+            known_flags(world.fleet.link("spark1"), "docker", image.REFERENCE, None, HELP_WORDS["vllm"]),
+            load_gpus(world.fleet, world.cluster, image.REFERENCE, "all", ["spark1", "spark2", "spark3"]),
+        )
+    finally:
+        world.bed[2].exec("rm", "/run/gpu.env")
+    assert not isinstance(flags, Absent) and {"--gpu-memory-utilization", "--node-rank"} <= flags
+    assert unknown(flags, ["--gpu-memory-utilisation", "0.8", "--headless"]) == ["--gpu-memory-utilisation"]
+    assert loads["spark1"] == Loaded(82.41, 2405.0, 41.27, "NVIDIA GB10")
+    found = {(f.code, f.node): f.message for f in load_findings(loads)}
+    assert set(found) == {("gpu-clock-low", "spark2"), ("gpu-not-loaded", "spark3")}
+    assert "under load 507 MHz, 14 W" in found["gpu-clock-low", "spark2"]
+    assert "image" in found["gpu-not-loaded", "spark3"].lower()
+    assert not any(host.containers() for host in world.bed.hosts)
 
 
 def kill(host: Host, *names: str) -> None:

@@ -19,6 +19,12 @@ from tests.testbed.net import BedError
 
 REFERENCE = "dsv41-flash:local"
 SOURCES = Path(__file__).parent / "stub"
+# What `preflight --deep` starts in an image: a python3 that works for a second and says how fast it was.
+BURN = """#!/bin/sh
+[ "$1" = -c ] || { echo "python3: this one only burns" >&2; exit 2; }
+sleep 1
+echo "burn 82.41"
+"""
 APPLETS = ("sh", "ls", "cat", "ps", "kill", "sleep", "wget", "env", "id", "mount", "stat", "touch", "mkdir", "rm")
 
 
@@ -88,12 +94,13 @@ def _busybox() -> Path | None:
 def _pack(target: Path, stub: Path, busybox: Path | None, reference: str, variant: str) -> None:
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for folder in ("bin", "etc", "root", "tmp", "usr", "usr/local", "usr/local/bin", "root/.cache"):
+        for folder in ("bin", "etc", "root", "tmp", "usr", "usr/bin", "usr/local", "usr/local/bin", "root/.cache"):
             _add(tar, folder, kind=tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755)
         _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         _add(tar, "etc/group", b"root:x:0:\n")
         _add(tar, "usr/local/bin/vllm", stub.read_bytes(), mode=0o755)
         if busybox:
+            _add(tar, "usr/bin/python3", BURN.encode(), mode=0o755)
             _add(tar, "bin/busybox", busybox.read_bytes(), mode=0o755)
             for applet in APPLETS:
                 _add(tar, f"bin/{applet}", kind=tarfile.SYMTYPE, link="busybox")

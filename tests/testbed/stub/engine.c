@@ -99,7 +99,16 @@ static void parse(int argc, char **argv) {
     if (!opt.served) opt.served = opt.model;
 }
 
+/* The flags that this engine takes for its own, as `vllm serve --help=all` lists them. */
+static void help(void) {
+    static const char *flags[] = {"host", "port", "headless", "model", "served-model-name", "trust-remote-code", "dtype", "seed", "quantization", "kv-cache-dtype", "load-format", "safetensors-load-strategy", "distributed-executor-backend", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "nnodes", "node-rank", "master-addr", "master-port", "gpu-memory-utilization", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "block-size", "enforce-eager", "enable-prefix-caching", "attention-backend", "disable-custom-all-reduce", "compilation-config", "speculative-config", "engram-config", "tool-call-parser", "enable-auto-tool-choice", "reasoning-parser", "default-chat-template-kwargs", "limit-mm-per-prompt", "mm-processor-cache-gb", "tokenizer-mode", "chat-template", "api-key"};
+    printf("usage: vllm serve [model_tag] [options]\n\noptions:\n");
+    for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) printf("  --%s\n", flags[i]);
+}
+
 int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "--help", 6)) return help(), 0;
     char name[32], model[256], served[256], host[64], master[128];
     struct sigaction on = {.sa_handler = on_signal};
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
