@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from tests.bench import limits, own, own_hub, own_images
+from tests.bench import limits, own, own_hub, own_images, own_preflight, own_screen
 from tests.bench.ground import Ground
 from tests.bench.measure import Measure, series
 from tests.bench.table import Series, render
@@ -19,9 +19,11 @@ from tests.testbed.bed import Bed, BedUnavailable
 TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "base": ("connections", limits.BASE),
     "launch": ("launch on eight hosts", (*limits.LAUNCH, *own_hub.LAUNCH, *own.LAUNCH)),
-    "watch": ("watching eight hosts", own_hub.WATCH),
+    "watch": ("watching eight hosts", (*own_hub.WATCH, *own_screen.SCREEN)),
+    "preflight": ("preflight of eight hosts", own_preflight.PREFLIGHT),
     "images": ("an image of 130 MB to seven hosts", own_images.IMAGES),
     "stop": ("stop on eight hosts", (*limits.STOP, *own_hub.STOP, *own.STOP)),
+    "restart": ("restart on eight hosts", own_hub.RESTART),
 }
 
 

@@ -16,7 +16,7 @@ from tests.bench.measure import Measure
 SOCKET = "/run/docker.sock"
 
 
-async def _run(connection: asyncssh.SSHClientConnection, argv: Sequence[str]) -> str:
+async def bare(connection: asyncssh.SSHClientConnection, argv: Sequence[str]) -> str:
     done = await connection.run(shlex.join(argv), check=True, encoding="utf-8")
     return str(done.stdout)
 
@@ -38,7 +38,7 @@ async def connect(ground: Ground) -> float:
 
 async def true_on_all(ground: Ground) -> float:
     async def work(rank: int) -> None:
-        await _run(ground.connections[rank], ["true"])
+        await bare(ground.connections[rank], ["true"])
 
     start = time.perf_counter()
     await ground.on_all(work)
@@ -47,7 +47,7 @@ async def true_on_all(ground: Ground) -> float:
 
 async def census(ground: Ground) -> float:
     async def work(rank: int) -> None:
-        await _run(ground.connections[rank], CENSUS)
+        await bare(ground.connections[rank], CENSUS)
 
     start = time.perf_counter()
     await ground.on_all(work)
@@ -56,7 +56,7 @@ async def census(ground: Ground) -> float:
 
 async def run_on_all(ground: Ground) -> float:
     async def work(rank: int) -> None:
-        await _run(ground.connections[rank], ground.run_argv(rank))
+        await bare(ground.connections[rank], ground.run_argv(rank))
 
     start = time.perf_counter()
     await ground.on_all(work)
@@ -66,8 +66,8 @@ async def run_on_all(ground: Ground) -> float:
 async def run_workers_then_head(ground: Ground) -> float:
     start = time.perf_counter()
     workers = range(1, len(ground.connections))
-    await asyncio.gather(*(_run(ground.connections[rank], ground.run_argv(rank)) for rank in workers))
-    await _run(ground.connections[0], ground.run_argv(0))
+    await asyncio.gather(*(bare(ground.connections[rank], ground.run_argv(rank)) for rank in workers))
+    await bare(ground.connections[0], ground.run_argv(0))
     return time.perf_counter() - start
 
 
@@ -136,6 +136,19 @@ async def remove_and_census(ground: Ground) -> float:
     return time.perf_counter() - start
 
 
+async def stop_remove_and_census(ground: Ground) -> float:
+    """As an engine wants to be ended: asked to, the head first."""
+
+    async def end(rank: int) -> None:
+        await bare(ground.connections[rank], ["docker", "stop", "-t", "30", ground.container(rank)])
+
+    start = time.perf_counter()
+    await end(0)
+    await asyncio.gather(*(end(rank) for rank in range(1, len(ground.connections))))
+    await remove_and_census(ground)
+    return time.perf_counter() - start
+
+
 async def connect_remove_and_census(ground: Ground) -> float:
     start = time.perf_counter()
     await ground.open()
@@ -189,8 +202,8 @@ BASE = (
     Measure("census on eight open connections", census, opened, closed),
 )
 LAUNCH = (
-    Measure("limit, connections open: docker run on all", run_on_all, opened, cleared, limit=True),
-    Measure("limit, workers first, then the head", run_workers_then_head, opened, cleared),
+    Measure("limit, connections open: workers, then the head", run_workers_then_head, opened, cleared, limit=True),
+    Measure("docker run on all at once", run_on_all, opened, cleared),
     Measure("limit, cold: connect and run", connect_and_run, after=cleared),
     Measure("the engine's socket over SSH: create, start", socket_run_on_all, opened, cleared),
     Measure("shell: eight ssh in the background", shell_run_together, after=cleared),
@@ -198,6 +211,7 @@ LAUNCH = (
 )
 STOP = (
     Measure("limit, connections open: rm -f and census", remove_and_census, running, cleared, limit=True),
+    Measure("stop the head, then the workers, rm and census", stop_remove_and_census, running, cleared),
     Measure("limit, cold: connect, rm -f and census", connect_remove_and_census, running_cold, cleared),
     Measure("shell: eight ssh in the background", shell_remove_together, running_cold, cleared),
     Measure("shell: one ssh after another", shell_remove_one_by_one, running_cold, cleared, most=3),

@@ -17,7 +17,7 @@ RECIPE = "dsv41-flash-8x"
 ROOT = Path(__file__).parents[2]
 
 
-def _environment(ground: Ground) -> dict[str, str]:
+def environment(ground: Ground) -> dict[str, str]:
     home = ground.bed.folder / "console-home"
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NIGHTDECK_", "XDG_", "SSH_"))}
@@ -31,7 +31,7 @@ async def nightdeck(ground: Ground, *argv: str) -> tuple[float, int, str, str]:
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,
-        env=_environment(ground),
+        env=environment(ground),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

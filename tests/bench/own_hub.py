@@ -15,7 +15,7 @@ from console.boot.state import Phase
 from console.cli.parser import build_parser
 from console.services.hub import HubApi, Snapshot
 from tests.bench.ground import Ground
-from tests.bench.limits import cleared
+from tests.bench.limits import bare, cleared
 from tests.bench.measure import Measure, Unmeasurable
 from tests.bench.own import RECIPE, nightdeck, overridden
 from tests.testbed.host import Host
@@ -55,7 +55,7 @@ async def _until(hub: HubApi, wanted: Callable[[Snapshot], bool], what: str, sec
         quiet()
 
 
-def _hub() -> HubApi:
+def hub() -> HubApi:
     assert _open.hub is not None
     return _open.hub
 
@@ -64,8 +64,8 @@ async def watched(ground: Ground) -> None:
     """The console is open, every node has spoken, the plan has been looked at."""
     await overridden(ground)
     _open.hub = await _open.stack.enter_async_context(_world(ground).hub())
-    await _hub().settled(timeout=30)
-    await _hub().plan(RECIPE)
+    await hub().settled(timeout=30)
+    await hub().plan(RECIPE)
 
 
 async def gone(ground: Ground) -> None:
@@ -76,7 +76,7 @@ async def gone(ground: Ground) -> None:
 
 async def _start(ground: Ground) -> None:
     codes = (ground.overrides or [])[1::2]
-    await _hub().launch(RECIPE, override=codes)
+    await hub().launch(RECIPE, override=codes)
 
 
 async def launched(ground: Ground) -> None:
@@ -86,7 +86,7 @@ async def launched(ground: Ground) -> None:
 
 async def serving(ground: Ground) -> None:
     await launched(ground)
-    await _until(_hub(), lambda s: s.boot is not None and s.boot.phase is Phase.READY, "ready")
+    await _until(hub(), lambda s: s.boot is not None and s.boot.phase is Phase.READY, "ready")
 
 
 async def launch(ground: Ground) -> float:
@@ -99,10 +99,43 @@ async def launch(ground: Ground) -> float:
 async def stop(ground: Ground) -> float:
     """From the key that confirms to the last node's word that nothing is left."""
     start = time.perf_counter()
-    results = await _hub().stop()
+    results = await hub().stop()
     if {state for state, _ in results.values()} != {"stopped"}:
         raise Unmeasurable(f"the stop said {results}")
     return time.perf_counter() - start
+
+
+async def serving_and_open(ground: Ground) -> None:
+    await serving(ground)
+    await ground.open()
+
+
+async def restart(ground: Ground) -> float:
+    """From the key that confirms to the last container's start."""
+    codes = (ground.overrides or [])[1::2]
+    start = time.perf_counter()
+    await hub().restart(RECIPE, override=codes, grace_s=10.0)
+    return time.perf_counter() - start
+
+
+async def restart_adds(ground: Ground) -> float:
+    """What a restart takes beyond its bare commands: the same stops, removals and starts in the same order, on open
+    connections, while the same console watches. Both end the engine by itself, and start it with the same words."""
+    ours = await restart(ground)
+    shown = hub().snapshot().boot
+    assert shown is not None
+    await _until(hub(), lambda s: s.boot is not None and s.boot.phase is Phase.READY, "ready")
+    plan = await hub().plan(RECIPE)
+    old = {r.rank: r.container for r in shown.ranks}
+    workers = [r.rank for r in plan.ranks if not r.is_head]
+    argv = {r.rank: r.argv for r in plan.ranks}
+    start = time.perf_counter()
+    await bare(ground.connections[0], ["docker", "stop", "-t", "10", old[0]])
+    await asyncio.gather(*(bare(ground.connections[r], ["docker", "stop", "-t", "10", old[r]]) for r in workers))
+    await asyncio.gather(*(bare(ground.connections[r], ["docker", "rm", "-f", "-v", old[r]]) for r in old))
+    await asyncio.gather(*(bare(ground.connections[r], argv[r]) for r in workers))
+    await bare(ground.connections[0], argv[0])
+    return ours - (time.perf_counter() - start)
 
 
 async def first_samples(ground: Ground) -> float:
@@ -127,7 +160,7 @@ async def death(ground: Ground) -> float:
     start = time.perf_counter()
     await asyncio.to_thread(_kill, victim)
     await _until(
-        _hub(), lambda s: s.boot is not None and s.boot.phase in (Phase.DEGRADED, Phase.FAILED), "word of the death"
+        hub(), lambda s: s.boot is not None and s.boot.phase in (Phase.DEGRADED, Phase.FAILED), "word of the death"
     )
     return time.perf_counter() - start
 
@@ -139,6 +172,10 @@ def _kill(host: Host) -> None:
 
 
 LAUNCH = (Measure("nightdeck, console open: launch", launch, watched, gone),)
+RESTART = (
+    Measure("nightdeck, console open: restart", restart, serving, gone),
+    Measure("nightdeck, console open: what a restart adds", restart_adds, serving_and_open, gone),
+)
 STOP = (Measure("nightdeck, console open: stop", stop, launched, gone),)
 WATCH = (
     Measure("nightdeck: first sample of eight nodes, cold", first_samples),
