@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -17,7 +18,7 @@ from console.services.hub import BootSummary
 from console.tui.board_rows import COLUMNS, BoardLook, board_header, board_row, cell_of, cell_words, laggards
 from console.tui.boot_lines import clock_line, failure_lines, idle_lines, step_lines, stop_lines
 from console.tui.glyphs import UNICODE, Glyphs
-from console.tui.grid import Grid, Row
+from console.tui.grid import Grid, LateRow
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane, Paper
 from console.tui.spans import Line, Span, safe
@@ -168,10 +169,11 @@ class BootPane(Pane):
             board.column = self._frontier(boot)
         current = board.cursor_key
         stage = STAGES[board.column]
-        rows = []
+        rows: list[LateRow] = []
         for rank in boot.ranks:
             marked = stage if board.has_focus and str(rank.rank) == (current or str(boot.ranks[0].rank)) else None
-            rows.append(Row(str(rank.rank), board_row(rank, boot, look, self.now, lag.get(rank.rank, ""), marked)))
+            row = partial(board_row, rank, boot, look, self.now, lag.get(rank.rank, ""), marked)
+            rows.append(LateRow(str(rank.rank), 2 if look.double and not look.wide else 1, row))
         board.set_content(board_header(look), rows)
         at = next((r for r in boot.ranks if str(r.rank) == board.cursor_key), None)
         detail.set_lines(cell_words(at, stage, self.now, look.width) if at is not None else ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +24,28 @@ class Row:
 
     key: str
     lines: tuple[Line, ...]
+
+    @property
+    def height(self) -> int:
+        return len(self.lines)
+
+
+class LateRow:
+    """A row that is made when it is looked at: of hundreds, a terminal shows some dozens."""
+
+    __slots__ = ("_lines", "_make", "height", "key")
+
+    def __init__(self, key: str, height: int, make: Callable[[], tuple[Line, ...]]) -> None:
+        self.key = key
+        self.height = height
+        self._make = make
+        self._lines: tuple[Line, ...] | None = None
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        if self._lines is None:
+            self._lines = self._make()
+        return self._lines
 
 
 class Grid(ScrollView, can_focus=True):
@@ -64,14 +86,14 @@ class Grid(ScrollView, can_focus=True):
         self.paint: Paint | None = None
         self.cursor_sign = "▌"
         self._header: Line = ()
-        self._rows: list[Row] = []
+        self._rows: list[Row | LateRow] = []
         self._height = 1
         self._cursor = 0
         self._show_cursor = show_cursor
         self._base = Style()
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[Row | LateRow]:
         return self._rows
 
     @property
@@ -87,13 +109,13 @@ class Grid(ScrollView, can_focus=True):
         self.paint = paint
         self.refresh()
 
-    def set_content(self, header: Line, rows: Sequence[Row]) -> None:
+    def set_content(self, header: Line, rows: Sequence[Row | LateRow]) -> None:
         """Draw these rows; only lines that differ from before are painted again. The cursor follows its key."""
         key = self.cursor_key
         old_rows, old_header, old_height, old_cursor = self._rows, self._header, self._height, self._cursor
         self._rows = list(rows)
         self._header = header
-        self._height = max((len(row.lines) for row in self._rows), default=1)
+        self._height = max((row.height for row in self._rows), default=1)
         at = next((i for i, row in enumerate(self._rows) if row.key == key), None)
         self._cursor = at if at is not None else min(old_cursor, max(0, len(self._rows) - 1))
         if len(old_rows) != len(self._rows) or old_height != self._height or bool(old_header) != bool(header):
@@ -102,11 +124,18 @@ class Grid(ScrollView, can_focus=True):
             return
         if header != old_header:
             self.refresh(Region(0, 0, self.size.width, 1))
-        for i, (old, new) in enumerate(zip(old_rows, self._rows, strict=True)):
+        for i in self._shown():
+            old, new = old_rows[i], self._rows[i]
             if old is not new and (old.lines != new.lines or (i in (old_cursor, self._cursor) and at != old_cursor)):
                 self._refresh_row(i)
         if self.cursor_key != key and self.cursor_key is not None:
             self.post_message(self.Moved(self, self.cursor_key))
+
+    def _shown(self) -> range:
+        """Rows that are on the screen, wholly or in part; the others are painted when they come into view."""
+        top = round(self.scroll_y)
+        last = (top + max(1, self.body_height) - 1) // self._height
+        return range(min(top // self._height, len(self._rows)), min(last + 1, len(self._rows)))
 
     def _fit(self) -> None:
         self.virtual_size = Size(self.size.width, len(self._rows) * self._height + (1 if self._header else 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from textual import events
@@ -15,7 +16,7 @@ from console.base.absent import Absent
 from console.services.hub import HubApi, NodeView, Snapshot
 from console.tui.figures import age, gib, number, one, size
 from console.tui.glyphs import UNICODE, Glyphs
-from console.tui.grid import Grid, Row
+from console.tui.grid import Grid, LateRow
 from console.tui.node_figures import Figures, Standouts, figures_of, standouts
 from console.tui.node_lines import guard_of, guard_words
 from console.tui.node_rows import Look, header, lines
@@ -119,7 +120,12 @@ class NodePane(Pane):
         shown = sorted_views(shown, self.sort)
         self._read_histories(shown, look.spark_width)
         rows = [
-            Row(v.node.name, lines(v, f, self._stand, look, self._histories.get(v.node.name, ()))) for v, f in shown
+            LateRow(
+                v.node.name,
+                1 if look.wide else 2,
+                partial(lines, v, f, self._stand, look, self._histories.get(v.node.name, ())),
+            )
+            for v, f in shown
         ]
         totals = {f.total for _, f in all_views if f.total is not None}
         self.grid.set_content(header(look, max(totals) if totals else None), rows)
