@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from console.base.errors import ExitCode
 from console.base.findings import Finding, Severity
+from console.cli.memory_lines import HEADS, RIGHT, memory_rows, source_lines
 from console.cli.out import Out
 from console.cli.world import World
 from console.plan.folded import folded
@@ -43,6 +44,7 @@ def show_plan(made: Plan, out: Out, *, full: bool = False) -> None:
         for text in made.unexplained:
             out.line(f"  {text}")
     out.line("")
+    show_memory(made, out)
     show_findings(made.findings, out)
 
 
@@ -71,9 +73,19 @@ async def preflight(args: argparse.Namespace, world: World, out: Out) -> int:
         out.data({"schema": 1, "verdict": word, "findings": findings, "matrix": rows, "memory": dict(made.memory)})
     else:
         show_matrix(made, out, whole=args.all)
+        show_memory(made, out)
         show_findings(made.findings, out)
         out.line(f"verdict: {word}")
     return ExitCode.FAILED if word == "blocked" else ExitCode.DONE
+
+
+def show_memory(made: Plan, out: Out) -> None:
+    """The budget of each node, where the nodes were asked."""
+    if any(entry["total_bytes"] is not None for entry in made.memory.values()):
+        out.table(list(HEADS), memory_rows(made.memory), right=list(RIGHT))
+        for line in source_lines(made.memory):
+            out.line(line)
+        out.line()
 
 
 def show_matrix(made: Plan, out: Out, *, whole: bool) -> None:

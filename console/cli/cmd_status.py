@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from console.base.absent import Absent, known
 from console.base.errors import ExitCode, UsageError
@@ -13,7 +14,7 @@ from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
 from console.boot.words import out_of_sight
 from console.cli.follow import tell_notices
-from console.cli.guard_lines import guard_lines
+from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
@@ -48,7 +49,7 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         now = hub.now()
         tell_notices(hub, out)
     if out.as_json:
-        boots = [deployment_json(b, now) for b in snap.boots]
+        boots = [_with_guards(deployment_json(b, now), snap) for b in snap.boots]
         out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
         return ExitCode.DONE
     if not snap.boots:
@@ -67,6 +68,13 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         out.line(line)
     _tell_nodes(snap, out)
     return ExitCode.DONE
+
+
+def _with_guards(row: dict[str, Any], snap: Snapshot) -> dict[str, Any]:
+    """The deployment with the memory guard of each rank."""
+    for rank in row["ranks"]:
+        rank["guard"] = guard_json(snap, row["deployment"], rank["rank"], rank["node"])
+    return row
 
 
 def _cannot_say(view: NodeView) -> str:
@@ -110,7 +118,7 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
 
 def _tell_nodes(snap: Snapshot, out: Out) -> None:
     out.table(
-        ["node", "state", "age", "used", "available", "gpu", "temp", "power", "load", ""],
+        ["node", "state", "age", "used", "available", "page cache", "gpu", "temp", "power", "load", ""],
         [node_cells(v) for v in snap.nodes],
         right=[2, 3, 4, 5, 6, 7, 8],
     )
@@ -121,7 +129,7 @@ def node_cells(view: NodeView) -> list[str]:
     age = "n/a" if isinstance(view.age_s, Absent) else f"{view.age_s:.0f} s"
     s = view.sample
     if isinstance(s, Absent):
-        return [view.node.name, view.state, age, *["n/a"] * 6, f"{view.why}{'; ' + view.remedy if view.remedy else ''}"]
+        return [view.node.name, view.state, age, *["n/a"] * 7, f"{view.why}{'; ' + view.remedy if view.remedy else ''}"]
     gpu = s.gpus[0] if known(s.gpus) and s.gpus else None
 
     def figure(value: float | Absent | None, unit: str) -> str:
@@ -137,6 +145,7 @@ def node_cells(view: NodeView) -> list[str]:
         age,
         size(s.memory.used_bytes),
         size(s.memory.available_bytes),
+        size(s.memory.page_cache_bytes),
         figure(gpu.util_percent if gpu else None, " %"),
         figure(gpu.temp_c if gpu else None, " °C"),
         figure(gpu.power_w if gpu else None, " W"),

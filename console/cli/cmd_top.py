@@ -19,8 +19,8 @@ from console.cli.world import World
 from console.services.hub import HubApi, Snapshot
 from console.services.ways_out import alarm_json
 
-HEADS = ("node", "state", "age", "used", "available", "gpu", "temp", "power", "load", "")
-RIGHT = (2, 3, 4, 5, 6, 7, 8)
+HEADS = ("node", "state", "age", "used", "available", "page cache", "gpu", "temp", "power", "load", "")
+RIGHT = (2, 3, 4, 5, 6, 7, 8, 9)
 BEAT_S = 1.0
 
 

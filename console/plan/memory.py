@@ -95,9 +95,16 @@ def node_budget(
         highest_utilisation=_highest(total, _less(available, nccl.size, process.size), reserve),
         kv_tokens=_tokens(recipe, kv),
         notes=arithmetic(recipe, world, total, utilisation),
+        page_cache=_page_cache(facts),
     )
     found = tuple(_findings(budget, values, env)) if recipe.gpus != "none" else ()
     return NodeBudget(**{**{f: getattr(budget, f) for f in budget.__slots__}, "findings": found})
+
+
+def _page_cache(facts: NodeFacts | Absent) -> int | Absent:
+    if isinstance(facts, Absent):
+        return facts
+    return facts.launch if isinstance(facts.launch, Absent) else facts.launch.page_cache_bytes
 
 
 def _utilisation(recipe: Recipe, values: Effective) -> float | Absent:

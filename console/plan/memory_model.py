@@ -54,7 +54,8 @@ class Part:
 class NodeBudget:
     """The budget of one node, in bytes. share: what the engine asks for, utilisation x total. parts in the order of a
     stacked bar; when all are known they add up to total. gate: whether available - NCCL >= share; gate_margin: by how
-    much (negative: short). stays: available memory while serving. reserve: what should stay."""
+    much (negative: short). stays: available memory while serving. reserve: what should stay. page_cache: of
+    files, given back when it is needed or dropped; a part of available."""
 
     node: str
     total: int | Absent
@@ -70,6 +71,7 @@ class NodeBudget:
     highest_utilisation: float | Absent
     kv_tokens: tuple[int, int] | Absent
     notes: tuple[str, ...] = ()
+    page_cache: int | Absent = NOT_SAMPLED
     findings: tuple[Finding, ...] = ()
 
     def part(self, key: str) -> Part | None:
@@ -98,6 +100,8 @@ class NodeBudget:
             "highest_utilisation_why": why(self.highest_utilisation),
             "kv_tokens": tokens,
             "kv_tokens_why": why(self.kv_tokens),
+            "page_cache_bytes": or_none(self.page_cache),
+            "page_cache_why": why(self.page_cache),
             "notes": list(self.notes),
         }
 

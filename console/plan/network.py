@@ -28,12 +28,14 @@ def merge_env(
     network: Sequence[Mapping[str, str]], cluster: Mapping[str, str], recipe: Mapping[str, str]
 ) -> tuple[list[dict[str, str]], list[Finding]]:
     """Each rank's whole environment: the launcher's, over it the cluster file's, over it the recipe's; each name once,
-    and one finding for each of ours that was overridden."""
+    and one finding for each of ours that another value was given."""
     found = [
         finding("env-overridden", f"{name} is set by the {who}; it would be {_values(network, name)}", observed=name)
         for name in sorted({name for env in network for name in env})
         for who, env in (("recipe", recipe), ("cluster file", cluster))
-        if name in env and not (who == "cluster file" and name in recipe)
+        if name in env
+        and not (who == "cluster file" and name in recipe)
+        and any(rank.get(name) != env[name] for rank in network)
     ]
     return [{**env, **cluster, **recipe} for env in network], found
 

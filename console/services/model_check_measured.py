@@ -14,18 +14,24 @@ from console.files.journal import BootEntry, Journal, read_events
 from console.plan.effective import effective
 from console.plan.memory_model import MeasuredBoot
 from console.plan.sizes import GIB
-from console.recipe.model import Recipe
+from console.recipe.model import Recipe, flag_value
 from console.recipe.parse import parse_recipe
 
-BOOTS: Final = 8  # of this recipe; an older one says little of today's image
+BOOTS: Final = 8  # of this recipe, and of its family; an older one says little of today's image
+# Flags that decide how large the model is on a node.
+WEIGHTS: Final = (
+    "--quantization", "--dtype", "--load-format", "--speculative-config", "--engram-config", "--enable-expert-parallel",
+)  # fmt: skip
 FILE_BYTES: Final = 16 << 20
 
 
 def measured_boot(journal: Journal, recipe: Recipe, world: int) -> MeasuredBoot | None:
-    """The newest boot of this recipe that came to ready with the same model on as many nodes. Reads files; never
-    raises for what is in them."""
-    entries = [e for e in journal.boots() if e.recipe == recipe.slug and _number(e.summary.get("ready_s")) is not None]
-    for entry in entries[:BOOTS]:
+    """The newest boot that came to ready with the same model, image and weights on as many nodes: of this recipe, else
+    of another one of its family. Reads files; never raises for what is in them."""
+    ready = [e for e in journal.boots() if _number(e.summary.get("ready_s")) is not None]
+    own = [e for e in ready if e.recipe == recipe.slug]
+    family = [e for e in ready if e.recipe != recipe.slug]
+    for entry in (*own[:BOOTS], *family[:BOOTS]):
         found = _measured(entry, recipe, world)
         if found is not None:
             return found
@@ -50,7 +56,7 @@ def _measured(entry: BootEntry, recipe: Recipe, world: int) -> MeasuredBoot | No
     except (OSError, NightdeckError):
         return None
     then, now = effective(before), effective(recipe)
-    same = before.model == recipe.model and before.docker_image == recipe.docker_image
+    same = before.model == recipe.model and before.docker_image == recipe.docker_image and _alike(before, recipe)
     share = then.utilisation
     if not same or then.pipeline_parallel != now.pipeline_parallel or share is None or not 0 < share <= 1:
         return None
@@ -60,7 +66,7 @@ def _measured(entry: BootEntry, recipe: Recipe, world: int) -> MeasuredBoot | No
         return None
     lowest = _number(entry.summary.get("min_available_bytes"))
     return MeasuredBoot(
-        label=f"boot {entry.number}",
+        label=f"boot {entry.number}" + (f" ({entry.recipe})" if entry.recipe != recipe.slug else ""),
         world=world,
         utilisation=share,
         total_bytes=total,
@@ -69,6 +75,12 @@ def _measured(entry: BootEntry, recipe: Recipe, world: int) -> MeasuredBoot | No
         available_before_bytes=NOT_SAMPLED if available is None else available,
         serving_available_bytes=NOT_SAMPLED if lowest is None else int(lowest),
     )
+
+
+def _alike(before: Recipe, now: Recipe) -> bool:
+    """Whether the two keep the same tensors on a node: what is loaded, in which precision, and where it lies."""
+    flags = all(flag_value(before.args, f) == flag_value(now.args, f) for f in WEIGHTS)
+    return flags and before.env.get("DSV41_ENGRAM_DISK", "0") == now.env.get("DSV41_ENGRAM_DISK", "0")
 
 
 def _said(entry: BootEntry) -> tuple[int, float | None, float | None]:

@@ -49,6 +49,15 @@ class Memory:
         return _less(self.total_bytes, self.available_bytes)
 
     @property
+    def page_cache_bytes(self) -> Int:
+        """What the kernel holds of files and could drop: Cached and Buffers, without shared memory, which Cached counts
+        too and which nobody can drop."""
+        cached, buffers, shmem = self.cached_bytes, self.buffers_bytes, self.shmem_bytes
+        if isinstance(cached, Absent) or isinstance(buffers, Absent) or isinstance(shmem, Absent):
+            return next(part for part in (cached, buffers, shmem) if isinstance(part, Absent))
+        return max(0, cached + buffers - shmem)
+
+    @property
     def swap_used_bytes(self) -> Int:
         return _less(self.swap_total_bytes, self.swap_free_bytes)
 

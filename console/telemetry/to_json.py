@@ -21,6 +21,7 @@ def node_json(node: str, freshness: Freshness, sample: Sample | None) -> dict[st
     memory, cpu = (None, None) if sample is None else (sample.memory, sample.cpu)
     _put(out, "mem_total_bytes", none if memory is None else memory.total_bytes)
     _put(out, "mem_available_bytes", none if memory is None else memory.available_bytes)
+    _put(out, "page_cache_bytes", none if memory is None else memory.page_cache_bytes)
     _put(out, "shmem_bytes", none if memory is None else memory.shmem_bytes)
     _put(out, "swap_used_bytes", none if memory is None else memory.swap_used_bytes)
     _put(out, "cpu_percent", none if cpu is None else cpu.percent)
