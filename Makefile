@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest
 # Two workers: the bed's tests share one (group "bed"), the rest goes beside them.
 JOBS ?= 2
 
-.PHONY: help setup lab test test-slow engine-test fuzz check format bench clean
+.PHONY: help setup lab test test-slow test-kill engine-test fuzz check format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | column -t -s '|'
@@ -44,6 +44,9 @@ test: setup ## all tests but the slow ones and the real engine's
 
 test-slow: setup ## the slow tests
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m 'slow and not engine' tests
+
+test-kill: setup ## kill -9 the console 200 times at random moments of lab boots (about eight minutes)
+	$(PYTEST) -n0 -s -m slow --timeout 3600 tests/cli/test_killed.py
 
 engine-test: setup ## boot a real vLLM (CPU) on the bed; the first run installs it (minutes, 4 GB)
 	$(PYTEST) -m engine -s --timeout 1800 tests/testbed/engine_test.py

@@ -152,10 +152,7 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
 
 def _act(verb: str, words: list[str], args: argparse.Namespace, world: World, ledger: Ledger, out: Out) -> int:
     if verb == "prune":
-        if not args.keep and not args.keep_gib:
-            raise UsageError("prune needs --keep N or --keep-gib N", remedy=RULE)
-        gone = ledger.retain(Limits(args.keep or 0, int((args.keep_gib or 0) * 2**30), args.marked_too))
-        return _said(out, {"removed": gone}, f"{len(gone)} removed: {', '.join(gone) or 'none'}")
+        return _prune(args, world, ledger, out)
     if not words:
         raise UsageError(f"boots {verb} needs a boot's number or id")
     if verb == "note":
@@ -176,6 +173,29 @@ def _act(verb: str, words: list[str], args: argparse.Namespace, world: World, le
     values = {v for r in world.recipes()[0] if r.slug == listed.entry.recipe for v in secret_values(r.env, r.args)}
     names = ledger.export(listed.entry.id, target, secrets=values)
     return _said(out, {"file": str(target), "names": names}, f"{target}: {len(names)} files, secrets masked")
+
+
+def _prune(args: argparse.Namespace, world: World, ledger: Ledger, out: Out) -> int:
+    """By the limits given, else by the settings'; with --dry-run nothing goes."""
+    if args.keep is None and args.keep_gib is None:
+        settings = world.settings()
+        keep, gib = settings.keep_boots, settings.keep_gib
+    else:
+        keep, gib = args.keep or 0, args.keep_gib or 0.0
+    if keep < 0 or gib < 0:
+        raise UsageError("prune: --keep and --keep-gib are 0 (no limit) or more", remedy=RULE)
+    limits = Limits(keep, int(gib * 2**30), args.marked_too)
+    beyond = ledger.beyond(limits)
+    sizes = {row.entry.id: size for row, size in beyond}
+    gone = list(sizes) if args.dry_run else ledger.retain(limits)
+    verb = "would be removed" if args.dry_run else "removed"
+    rows = [f"{name} ({sizes.get(name, 0) / 2**20:.1f} MiB)" for name in gone]
+    limit = f"limits: {keep or 'any number of'} boots, {f'{gib:g} GiB' if gib else 'any size'}"
+    if args.dry_run and not out.as_json:
+        out.line(f"{limit}; {RULE}")
+    key = "would_remove" if args.dry_run else "removed"
+    data: dict[str, object] = {key: gone, "bytes": sum(sizes.get(n, 0) for n in gone), "rule": RULE}
+    return _said(out, data, f"{len(gone)} {verb}: {', '.join(rows) or 'none'}")
 
 
 def _said(out: Out, data: dict[str, object], text: str) -> int:

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from console.base.errors import ExitCode, FileError, UsageError
@@ -22,13 +23,16 @@ from console.cli.cmd_measure import words as spread_words
 from console.cli.out import Out
 from console.cli.world import World
 from console.files.night_queue import load_queue
-from console.files.night_store import LOG, NightStore
+from console.files.night_store import LOG, NightStore, boot_id
 from console.files.read import read_text
 from console.services.night import NightRunner, Plan, plan_json
 from console.services.night_setup import go_on, set_up
 
 VERBS = ("status", "attach", "stop", "resume", "list", "check")
 START_LIMIT_S = 20.0
+# A controller that dies is begun again so often in all; the night itself tries a run no more than twice.
+BEGIN_AGAIN = 5
+BEGIN_AGAIN_S = 2.0
 
 
 class SystemClock:
@@ -43,7 +47,7 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
     store = NightStore(world.state_folder / "nights")
     verb, *rest = args.words or ["status"]
     if args.run_id:
-        return await _run(args.run_id, store, args, world, out)
+        return _keep(args.run_id, store, args) if args.keep_alive else await _run(args.run_id, store, args, world, out)
     if verb == "status":
         return _status(store, rest, out)
     if verb == "list":
@@ -57,6 +61,8 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
     if verb != "check":
         os.close(store.lock("-"))  # NightBusy, before anything is made for a second night
     if verb == "resume":
+        if args.if_interrupted and not _interrupted(store):
+            return ExitCode.DONE
         ident = store.find(rest[0] if rest else None)
         go_on(store, ident)  # over or damaged: say it here, not in a log
     else:
@@ -95,9 +101,10 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
     descriptor = store.lock(ident)
     try:
         state, plan = go_on(store, ident)
+        rebooted = was_rebooted(store.read(ident))
         async with world.hub() as hub:
             await hub.settled(timeout=30.0)
-            runner = NightRunner(hub, plan, state, store, SystemClock(), notify=hub.notify)
+            runner = NightRunner(hub, plan, state, store, SystemClock(), notify=hub.notify, rebooted=rebooted)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 with contextlib.suppress(NotImplementedError):
@@ -120,11 +127,12 @@ def _code(done: Night, plan: Plan) -> int:
 
 
 async def _detach(ident: str, store: NightStore, args: argparse.Namespace, out: Out) -> int:
-    """A child with a session of its own: neither a closed terminal nor a dropped SSH connection ends it."""
+    """A keeper with a session of its own: neither a closed terminal nor a dropped SSH connection ends it, and it begins
+    the controller again if that dies."""
     log = store.folder(ident) / "night.out"
-    child = _child([*_globals(args), "night", "--run-id", ident], log)
+    child = _child([*_globals(args), "night", "--run-id", ident, "--keep-alive"], log)
     limit = time.monotonic() + START_LIMIT_S
-    while store.running() != (child.pid, ident):
+    while (running := store.running()) is None or running[1] != ident:
         if child.poll() is not None:
             said = log.read_text("utf-8", "replace").strip().splitlines()
             raise UsageError(f"the night did not start: {said[-1] if said else 'it ended at once'}", where=str(log))
@@ -132,11 +140,47 @@ async def _detach(ident: str, store: NightStore, args: argparse.Namespace, out: 
             raise UsageError(f"the night has not started in {START_LIMIT_S:.0f} s", where=str(log))
         await asyncio.sleep(0.1)
     if out.as_json:
-        out.data({"schema": 1, "night": ident, "pid": child.pid, "folder": str(store.folder(ident))})
+        pids = {"pid": running[0], "keeper_pid": child.pid}
+        out.data({"schema": 1, "night": ident, **pids, "folder": str(store.folder(ident))})
     else:
-        out.line(f"night {ident} runs by itself (process {child.pid}); this terminal can go")
+        out.line(f"night {ident} runs by itself (process {running[0]}); this terminal can go")
         out.line("  nightdeck night status    nightdeck night attach    nightdeck night stop")
     return ExitCode.DONE
+
+
+def _keep(ident: str, store: NightStore, args: argparse.Namespace) -> int:
+    """Run the controller, and again where it ends before the night does, however it ended: the baseline must come
+    back. A reboot ends this too; then `resume --if-interrupted`, as a start-up command, goes on."""
+    for again in range(BEGIN_AGAIN + 1):
+        child = subprocess.Popen([sys.executable, "-m", "console", *_globals(args), "night", "--run-id", ident])
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _to(child))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        code = child.wait()
+        if store.read(ident).get("phase") == Phase.DONE:
+            return code if code >= 0 else ExitCode.FAILED
+        how = f"by signal {-code}" if code < 0 else f"with status {code}"
+        tries = f"begun again ({again + 1} of {BEGIN_AGAIN})" if again < BEGIN_AGAIN else "given up"
+        store.log(ident, f"the controller ended {how} before the night did: {tries}", time.time())
+        if again < BEGIN_AGAIN:
+            time.sleep(BEGIN_AGAIN_S)
+    return ExitCode.FAILED
+
+
+def _to(child: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
+    return lambda number, _frame: child.send_signal(number)
+
+
+def _interrupted(store: NightStore) -> bool:
+    """True where the newest night is not over and no process runs it."""
+    names = store.nights()
+    return bool(names) and store.running() is None and store.read(names[0]).get("phase") != Phase.DONE
+
+
+def was_rebooted(row: Mapping[str, Any]) -> bool:
+    """True where the state was written before this machine's present boot."""
+    before, now = row.get("boot_id"), boot_id()
+    return bool(before) and bool(now) and before != now
 
 
 def _child(words: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -167,10 +211,18 @@ def _status(store: NightStore, rest: list[str], out: Out) -> int:
     running = store.running()
     alive = running is not None and running[1] == ident
     if out.as_json:
-        out.data({**row, "alive": alive, "pid": running[0] if running is not None and alive else None})
+        out.data(
+            {
+                **row,
+                "alive": alive,
+                "rebooted": not alive and was_rebooted(row),
+                "pid": running[0] if running is not None and alive else None,
+            }
+        )
         return ExitCode.DONE
     if not alive and row.get("phase") != "done":
-        out.line(f"night {ident}: ITS PROCESS IS GONE, and the night is not over: `nightdeck night resume {ident}`")
+        why = "THIS MACHINE WAS REBOOTED" if was_rebooted(row) else "ITS PROCESS IS GONE"
+        out.line(f"night {ident}: {why}, and the night is not over: `nightdeck night resume {ident}`")
     _tell(row, out)
     return ExitCode.DONE
 

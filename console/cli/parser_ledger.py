@@ -24,8 +24,9 @@ def add_ledger_commands(add: Add) -> None:
     p.add_argument("--since", metavar="TIME", help="8h, 3d, 2026-09-18, or with a time and a zone")
     p.add_argument("--limit", type=int, metavar="N", help="the newest N")
     p.add_argument("-o", "--output", metavar="FILE", help="export: where to write (default: ID.tar.gz here)")
-    p.add_argument("--keep", type=int, metavar="N", help="prune: keep the newest N boots")
+    p.add_argument("--keep", type=int, metavar="N", help="prune: keep the newest N boots (else: the settings')")
     p.add_argument("--keep-gib", type=float, metavar="GIB", help="prune: keep at most so much on disk")
+    p.add_argument("--dry-run", action="store_true", help="prune: say what would go, and by which rule; remove nothing")
     p.add_argument("--marked-too", action="store_true", help="prune: noted and starred boots may go as well")
 
     p = add("diff", "two boots side by side: what was asked for, the nodes, times, memory, speed, text")
@@ -54,7 +55,9 @@ def add_ledger_commands(add: Add) -> None:
         help="a night's file, or what to do with the night (default: its status)",
     )
     p.add_argument("--foreground", action="store_true", help="run it here instead of by itself")
+    p.add_argument("--if-interrupted", action="store_true", help="resume: do nothing where no night was cut short")
     p.add_argument("--run-id", metavar="ID", help=argparse.SUPPRESS)
+    p.add_argument("--keep-alive", action="store_true", help=argparse.SUPPRESS)
 
     p = add("report", "the night in the morning: ledger, charts, causes, speed, what to try next")
     p.add_argument("--night", metavar="ID", help="which night (default: the newest)")

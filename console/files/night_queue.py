@@ -103,9 +103,12 @@ def next_clock(text: str, zone: tzinfo | None, after: float) -> float | None:
     for days in range(3):
         # A day is added to the calendar, not 24 hours to the clock: the night of a clock change is 23 or 25 long.
         date = (today.replace(tzinfo=None) + timedelta(days=days)).date()
-        there = datetime(date.year, date.month, date.day, int(match.group(1)), int(match.group(2)), tzinfo=zone)
-        if there.timestamp() > after:
-            return there.timestamp()
+        for fold in (0, 1):  # an hour that the clocks go through twice comes twice
+            there = datetime(
+                date.year, date.month, date.day, int(match.group(1)), int(match.group(2)), tzinfo=zone, fold=fold
+            )
+            if there.timestamp() > after:
+                return there.timestamp()
     return None
 
 

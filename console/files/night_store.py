@@ -78,7 +78,7 @@ class NightStore:
 
     def write(self, night: Night, extra: Mapping[str, Any]) -> None:
         """The state, whole. extra: what is not the model's (what is waited for, the rules, the runs)."""
-        row = {"schema": 1, **extra, **_json(night)}
+        row = {"schema": 1, "boot_id": boot_id(), **extra, **_json(night)}
         write_whole(self.folder(night.id) / STATE, json.dumps(row, indent=1, ensure_ascii=False).encode())
 
     def read(self, night: str) -> dict[str, Any]:
@@ -154,6 +154,14 @@ class NightStore:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise trouble("cannot be made", path, error) from error
+
+
+def boot_id() -> str:
+    """What this machine calls its present boot; another one after a restart. Empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        return ""
 
 
 def _json(night: Night) -> dict[str, Any]:

@@ -26,7 +26,8 @@ Glyphs = Literal["unicode", "ascii"]
 class Settings:
     """theme: by name. color: what the terminal can show. keys: action id -> keys, comma between several.
 
-    poll_interval_s: seconds between a node's samples. keep_boots: boots kept in the journal, oldest go first; 0: all.
+    poll_interval_s: seconds between a node's samples. keep_boots, keep_gib: how many boots the ledger keeps, and how
+    much of the disk they may take in GiB; the oldest go first, 0 is no limit (`console.services.retention`).
     log_lines: lines held in memory. bell: the terminal's bell when a boot ends. guard, alarms: see their own types.
     """
 
@@ -37,6 +38,7 @@ class Settings:
     read_only: bool = False
     poll_interval_s: float = 1.0
     keep_boots: int = 500
+    keep_gib: float = 20.0
     log_lines: int = 200_000
     keys: Mapping[str, str] = field(default_factory=dict)
     guard: GuardPolicy = field(default_factory=GuardPolicy)
@@ -62,6 +64,7 @@ class _Table(BaseModel):
     read_only: bool = False
     poll_interval_s: Annotated[float, Field(ge=0.25, le=60, allow_inf_nan=False)] = 1.0
     keep_boots: Annotated[int, Field(ge=0, le=100_000)] = 500
+    keep_gib: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 20.0
     log_lines: Annotated[int, Field(ge=1000, le=5_000_000)] = 200_000
 
 

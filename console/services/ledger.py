@@ -161,6 +161,11 @@ class Ledger:
         """Remove what is beyond the limits; the ids. Raises DiskError."""
         return self._retain(self.index.boots(), limits)
 
+    def beyond(self, limits: Limits) -> list[tuple[Listed, int]]:
+        """What `retain` would remove, oldest first, with the bytes of each. Raises DiskError."""
+        going = to_remove(self.index.boots(), limits, lambda r: folder_bytes(r.entry.path))
+        return [(row, folder_bytes(row.entry.path)) for row in going]
+
     def _retain(self, rows: Sequence[Listed], limits: Limits) -> list[str]:
         gone: list[str] = []
         for row in to_remove(rows, limits, lambda r: folder_bytes(r.entry.path)):

@@ -11,8 +11,9 @@ from console.base.absent import Absent
 from console.base.clock import Clock
 from console.base.errors import NightdeckError
 from console.base.text import clean_line
-from console.boot.events import Event, StatsSeen
+from console.boot.events import Event
 from console.boot.night_model import (
+    LOOK_S,
     Finish,
     Night,
     Phase,
@@ -32,8 +33,10 @@ from console.boot.night_model import (
 )
 from console.boot.state import BootState
 from console.boot.state import Phase as BootPhase
-from console.services.hub import HubApi
+from console.services.hub import ControlsView, HubApi
+from console.services.lease import LeaseHeld, LeaseImpossible, LeaseTaken
 from console.services.measure import MeasureSpec
+from console.services.night_clients import Clients
 
 BEAT_S: Final = 1.0
 STOP_GRACE_S: Final = 30.0
@@ -61,7 +64,8 @@ class Plan:
 
 
 class NightRunner:
-    """Drives a hub. notify: the ways out of the alarms, for what somebody should hear of while asleep. pause: sleeping,
+    """Drives a hub. notify: the ways out of the alarms, for what somebody should hear of while asleep. rebooted: the
+    controller that began this night ended with its machine. pause: sleeping,
     which a test replaces by time of its own."""
 
     def __init__(
@@ -73,6 +77,7 @@ class NightRunner:
         clock: Clock,
         *,
         notify: Callable[[str], None] = lambda _text: None,
+        rebooted: bool = False,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._hub = hub
@@ -81,10 +86,13 @@ class NightRunner:
         self._store = store
         self._clock = clock
         self._notify = notify
+        self._rebooted = rebooted
         self._pause = pause
         self._waiting = ""
-        self._busy_at = clock.wall()  # who asked before we looked is not known: the quiet time counts from now
+        self._clients = Clients(clock.wall())  # who asked before we looked is not known
         self._stop_asked = False
+        self._unlocked = ""
+        self._asked_by: tuple[str, ...] = ()
 
     def ask_stop(self) -> None:
         """End the night in good order: stop the trial, restore the baseline. Returns at once; without effect while the
@@ -100,14 +108,18 @@ class NightRunner:
         try:
             await self._interrupted()
             while True:
+                if self._taken_by():
+                    self._end("", f"{self._taken_by()} took the controls: what runs is theirs, and was left as it is")
                 match self._next():
                     case Wait(seconds=seconds, why=why):
                         self._wait_for(why)
                         await self._pause(max(BEAT_S, seconds))
                     case Start(run=run):
-                        await self._trial(run)
+                        if await self._held():
+                            await self._trial(run)
                     case Restore(why=why):
-                        await self._restore(why)
+                        if await self._held():
+                            await self._restore(why)
                     case Finish():
                         return self.night
         finally:
@@ -119,8 +131,7 @@ class NightRunner:
     # -- what is seen -------------------------------------------------------------------------------------------
 
     def _heard(self, deployment: str, event: Event) -> None:
-        if isinstance(event, StatsSeen) and (event.values.get("running") or event.values.get("waiting")):
-            self._busy_at = self._clock.wall()
+        self._clients.heard(event)
 
     def _seen(self) -> Seen:
         snap = self._hub.snapshot()
@@ -141,8 +152,41 @@ class NightRunner:
         return Seen(
             hottest=None if hottest is None else (hottest[1], hottest[0]),
             unknown=tuple(unknown),
-            quiet_s=self._clock.wall() - self._busy_at if serving else None,
+            quiet_s=self._clients.quiet_s(self._clock.wall()) if serving else None,
         )
+
+    # -- the controls -------------------------------------------------------------------------------------------
+
+    async def _held(self) -> bool:
+        """The controls of all nodes from the first trial to the end, so that nobody launches in between unknowingly.
+        Where somebody else has them, that is waited for; where no node can hold them, the night goes on without."""
+        if self._unlocked or (self._controls().state == "mine" and self._controls().lasting):
+            return True
+        try:
+            await self._hub.hold_controls()
+        except LeaseHeld as held:
+            self._wait_for(f"{held.holder or 'somebody'} has the controls")
+            await self._pause(LOOK_S)
+            return False
+        except LeaseImpossible as error:
+            self._unlocked = error.what
+            self._say(f"{error.what}: the night goes on without")
+        except LeaseTaken:
+            return False
+        return True
+
+    def _controls(self) -> ControlsView:
+        view = self._hub.snapshot().controls
+        fresh = [who for who in view.asked_by if who not in self._asked_by]
+        self._asked_by = view.asked_by
+        for who in fresh:
+            self._say(f"{who} asks for the controls; `nightdeck night stop` ends the night in good order")
+            self._notify(f"{who} asks for the controls while the night runs")
+        return view
+
+    def _taken_by(self) -> str:
+        view = self._controls()
+        return (view.holder or "somebody") if view.state == "taken" and self.night.phase is not Phase.DONE else ""
 
     # -- one run ------------------------------------------------------------------------------------------------
 
@@ -152,7 +196,11 @@ class NightRunner:
         if run is None:
             return
         now = self._clock.wall()
-        why = "the controller ended in the middle of it"
+        why = (
+            "the controller was rebooted in the middle of it"
+            if self._rebooted
+            else "the controller ended in the middle of it"
+        )
         result = Result(
             run.number, run.recipe, run.label, run.role, "interrupted", why, self.night.deployment, ended_at=now
         )
@@ -163,6 +211,10 @@ class NightRunner:
         self._set(began(self.night, run), f"run {run.number}: {run.label} ({run.recipe})")
         started = self._clock.wall()
         result = await self._outcome(run, started, self._plan.rules)
+        if self._taken_by():  # nothing is stopped any more: it may be another's by now
+            result = replace(result, ended_at=self._clock.wall())
+            self._set(ended(self.night, run, result), f"run {run.number} {run.label}: {result.why}")
+            return
         keep = run.role == "otherwise" and result.outcome == "served" and not self._plan.rules.baseline
         if not keep:
             why = await self._clear()
@@ -197,6 +249,8 @@ class NightRunner:
             ready_s=None if state.ready_at is None else round(state.ready_at - state.launched_at, 3),
             text=state.smoke_text,
         )
+        if taken := self._taken_by():
+            return replace(base, outcome="cut", why=f"{taken} took the controls")
         if state.phase not in (BootPhase.READY, BootPhase.DEGRADED):
             return _not_ready(base, state, word, stopped=self._stop_asked)
         if run.measure and not self._stop_asked and self._clock.wall() < self._plan.rules.hard_end:
@@ -209,7 +263,7 @@ class NightRunner:
             state = self._find(state)
             if state.phase in (BootPhase.READY, BootPhase.DEGRADED) or state.phase.over:
                 return state
-            if self._clock.wall() >= limit or self._stop_asked:
+            if self._clock.wall() >= limit or self._stop_asked or self._taken_by():
                 return state
             await self._pause(BEAT_S)
 
@@ -264,6 +318,8 @@ class NightRunner:
             result = await self._outcome(run, self._clock.wall(), endless)
             if result.outcome == "served":
                 self._end(baseline, f"{why}; {baseline} serves again")
+                return
+            if self._taken_by():
                 return
             self._say(f"the baseline, try {number + 1} of {RESTORE_TRIES}: {result.why}")
             self._notify(f"the baseline {baseline} did not come back: {result.why}")

@@ -8,7 +8,6 @@ from typing import Final
 
 from console.files.boot_index import Listed
 
-# What the sizes are taken of: a boot's folder of some MB does not change once it is over.
 RULE: Final = (
     "the oldest go first until both limits hold; a boot that runs, and one with a note or a star, stays and does not "
     "count; the newest never goes"

@@ -72,14 +72,14 @@ def night(lab: MakeLab, tmp_path: Path) -> Iterator[NightLab]:
     yield made
     row = made.run("--json", "night", "status")
     if row.code == 0 and (pid := json.loads(row.out).get("pid")):
-        os.kill(pid, signal.SIGKILL)
+        os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
 def test_a_night_by_itself_from_dusk_to_the_baseline(night: NightLab) -> None:
     assert night.run("night", "check", str(night.queue)).out.startswith("levers: 1 steps, from now to ")
     begun = night.run("--json", "night", str(night.queue))
     assert begun.code == 0, begun.err + night.out()
-    assert os.getsid(begun.json["pid"]) == begun.json["pid"]  # a session of its own
+    assert os.getsid(begun.json["pid"]) == begun.json["keeper_pid"]  # a session of its own
     second = night.run("night", str(night.queue))
     assert second.code == 1 and "a night runs already" in second.err
     row = night.until(lambda r: r["phase"] == "done")
@@ -103,7 +103,7 @@ def test_a_night_by_itself_from_dusk_to_the_baseline(night: NightLab) -> None:
 def test_a_killed_controller_is_told_of_and_resumed(night: NightLab) -> None:
     begun = night.run("--json", "night", str(night.queue))
     night.until(lambda r: r["running"] is not None and r["deployment"] != "")
-    os.kill(begun.json["pid"], signal.SIGKILL)
+    os.killpg(begun.json["keeper_pid"], signal.SIGKILL)
     row = night.until(lambda r: not r["alive"])
     assert row["phase"] == "running"
     assert "ITS PROCESS IS GONE" in night.run("night", "status").out
@@ -116,6 +116,19 @@ def test_a_killed_controller_is_told_of_and_resumed(night: NightLab) -> None:
     assert row["left_serving"] == "small" and row["why"].startswith("the operator stopped the night")
     again = night.run("night", "resume")
     assert again.code == 2 and "is over" in again.err
+
+
+@pytest.mark.slow
+def test_a_controller_that_dies_is_begun_again_by_itself(night: NightLab) -> None:
+    begun = night.run("--json", "night", str(night.queue))
+    night.until(lambda r: r["running"] is not None and r["deployment"] != "")
+    os.kill(begun.json["pid"], signal.SIGKILL)
+    row = night.until(lambda r: r["phase"] == "done", 120.0)
+    assert [(r["label"], r["outcome"]) for r in row["results"]] == [
+        ("baseline", "interrupted"), ("baseline", "served"), ("16 sequences", "served"), ("baseline", "served"),
+    ]  # fmt: skip
+    assert row["left_serving"] == "small"
+    assert "the controller ended by signal 9 before the night did: begun again (1 of 5)" in night.out()
 
 
 def test_a_queue_with_a_recipe_that_is_not_there_is_refused_at_dusk(night: NightLab) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +13,9 @@ from console.base.toml_check import FileErrors
 from console.boot.night_model import Night, expand
 from console.files.night_queue import next_clock, parse_queue
 from console.files.night_store import NightBusy, NightStore, night_of
+from console.files.settings import Settings, parse_settings
 from console.services.night import Plan, plan_json
+from console.services.retention import RULE
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -81,6 +85,8 @@ def test_a_night_read() -> None:
         ("2026-10-24T23:00+02:00", "06:00", "2026-10-25T06:00+01:00"),  # the night has 25 hours
         ("2026-03-28T23:00+01:00", "06:00", "2026-03-29T06:00+02:00"),  # and 23
         ("2026-03-28T23:00+01:00", "02:30", "2026-03-29T03:30+02:00"),  # a time that the clocks jump over
+        ("2026-10-25T01:00+02:00", "02:30", "2026-10-25T02:30+02:00"),  # a time that comes twice: the first
+        ("2026-10-25T02:45+02:00", "02:30", "2026-10-25T02:30+01:00"),  # then the second, in the same night
     ],
 )
 def test_local_time_across_midnight_and_clock_changes(now: str, clock: str, expected: str) -> None:
@@ -140,3 +146,40 @@ def test_one_night_at_a_time_and_its_state_reads_back(tmp_path) -> None:  # type
     (store.folder(first) / "state.json").write_text('{"results": 3')
     with pytest.raises(Exception, match="no state that can be read"):
         store.read(first)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_worked_example_of_the_documentation_is_a_queue() -> None:
+    """docs/night.md: it reads, with recipes that ship, and means what its comments say."""
+    text = (ROOT / "docs" / "night.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    queue = parse_queue(block, "levers.toml", DUSK)
+    assert queue.warnings == () and queue.name == "levers"
+    assert (queue.rules.start_after, queue.rules.hard_end) == (
+        at("2026-09-18T23:30+02:00"),
+        at("2026-09-19T06:00+02:00"),
+    )
+    assert (queue.rules.quiet_s, queue.rules.max_gpu_temp_c, queue.rules.give_up_after) == (900.0, 60.0, 2)
+    shipped = {p.parent.name for p in (ROOT / "recipes").glob("*/recipe.toml")}
+    assert {queue.rules.baseline, *(s.recipe for s in queue.steps), queue.steps[2].otherwise} <= shipped
+    seqs, buffers, bold = queue.steps
+    assert seqs.flags == {"--max-num-seqs": ("16",)}
+    assert buffers.env == {"NCCL_BUFFSIZE": "1048576", "NCCL_DEBUG": None}
+    assert (bold.repeats, bold.ready_by) == (2, at("2026-09-19T05:15+02:00"))
+    runs = expand(queue.steps, [s.recipe for s in queue.steps], queue.rules.baseline)
+    assert [r.label for r in runs] == [
+        "baseline", "16 sequences", "baseline", "small NCCL buffers", "baseline", "utilisation 0.91 1/2",
+        "utilisation 0.91 2/2",
+    ]  # fmt: skip
+    assert "docs/night.md" in (ROOT / "README.md").read_text()
+
+
+def test_the_documented_retention_is_the_settings_own() -> None:
+    text = (ROOT / "docs" / "ledger.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    read = parse_settings(block, "settings.toml")
+    assert (read.errors, read.findings) == ((), ())
+    assert (read.settings.keep_boots, read.settings.keep_gib) == (Settings().keep_boots, Settings().keep_gib)
+    assert RULE in " ".join(text.split())

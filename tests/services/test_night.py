@@ -11,12 +11,13 @@ import pytest
 
 from console.base.absent import NOT_SAMPLED
 from console.base.errors import NightdeckError
-from console.boot.events import Event, StatsSeen
+from console.boot.events import Event, SmokeDone, StatsSeen
 from console.boot.night_model import Night, Rules, Run, Step, expand
 from console.boot.state import BootState
 from console.boot.state import Phase as BootPhase
 from console.cluster.model import Node
-from console.services.hub import NodeView
+from console.services.hub import ControlsView, NodeView
+from console.services.lease import LeaseHeld
 from console.services.measure import MeasureError
 from console.services.night import NightRunner, Plan
 from console.telemetry.sample import Gpu, Sample
@@ -40,15 +41,27 @@ class ScriptedHub:
         self.number = 0
         self.stop_result = ("stopped", "")
         self.measures: list[Exception | dict[str, Any]] = []
+        self.controls = ControlsView("free")
+        self.others: list[str] = []  # who has the controls, one try after another
         self._heard: list[Callable[[str, Event], None]] = []
 
     def listen(self, heard: Callable[[str, Event], None]) -> Callable[[], None]:
         self._heard.append(heard)
         return lambda: self._heard.remove(heard)
 
-    def client(self) -> None:
+    def client(self, requests: float = 1.0) -> None:
+        self.tell(StatsSeen(self.clock.now, {"running": requests}))
+
+    def tell(self, event: Event) -> None:
         for heard in self._heard:
-            heard("d", StatsSeen(self.clock.now, {"running": 1.0}))
+            heard("d", event)
+
+    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+        assert not take_over
+        if self.others:
+            raise LeaseHeld("dgx1", self.others.pop(0))
+        self.controls = ControlsView("mine", "ann@desk", lasting=True)
+        return self.controls
 
     def snapshot(self) -> Any:
         boot = self._now()
@@ -61,7 +74,7 @@ class ScriptedHub:
             )
             for name, temp in self.temps.items()
         ]
-        return _Snap(tuple(views), boot, (boot,) if boot is not None else ())
+        return _Snap(tuple(views), boot, (boot,) if boot is not None else (), self.controls)
 
     def _now(self) -> BootState | None:
         boot = self.live
@@ -114,6 +127,7 @@ class _Snap:
     nodes: tuple[NodeView, ...]
     boot: BootState | None
     boots: tuple[BootState, ...]
+    controls: ControlsView
 
 
 @dataclass
@@ -326,6 +340,89 @@ async def test_every_state_on_the_way_can_be_gone_on_with() -> None:
     assert len(whole.store.states) > 10
     for state in whole.store.states[:-1]:
         night = await bench(steps, night=state, **{k: list(v) for k, v in recipes.items()}).run()
+        assert night.left_serving == "base", state
+
+
+async def test_the_controls_are_held_through_the_night_and_waited_for() -> None:
+    b = bench([Step("a", "a")], base=["ready"], a=["ready"])
+    b.hub.others = ["bob@couch, launching glm since 02:58 UTC"] * 3
+    night = await b.run()
+    assert b.store.lines[0] == "waiting: bob@couch, launching glm since 02:58 UTC has the controls"
+    assert (outcomes(night), night.left_serving) == ([("a", "served")], "base")
+    assert T0 + 45 <= night.results[0].started_at < T0 + 60 and b.hub.controls.lasting
+
+
+async def test_whoever_takes_the_controls_gets_what_runs_and_the_night_ends() -> None:
+    """No baseline is fought for: somebody is awake and has decided."""
+    b = bench([Step("a", "a"), Step("b", "b")], base=["ready"], a=["hang"], b=["ready"])
+    b.at = {
+        T0 + 100: lambda: setattr(b.hub, "controls", replace(b.hub.controls, asked_by=("bob@couch",))),
+        T0 + 200: lambda: setattr(b.hub, "controls", ControlsView("taken", "bob@couch, restarting glm")),
+    }
+    night = await b.run()
+    assert outcomes(night) == [("a", "cut")] and night.results[0].why == "bob@couch, restarting glm took the controls"
+    assert b.hub.did == ["launch a"] and b.hub.live is not None  # neither stopped nor replaced
+    assert night.left_serving == "" and "what runs is theirs" in night.why
+    assert any("bob@couch asks for the controls" in t for t in b.told)
+
+
+async def test_our_own_request_is_no_client() -> None:
+    rules = Rules(hard_end=T0 + 8 * HOUR, baseline="base", quiet_s=900)
+    b = bench([Step("a", "a")], rules=rules, base=["ready"], a=["ready"])
+    b.hub.live = BootState("old", 0, "old", "old", "", "dgx1", BootPhase.READY, T0 - HOUR, 3600.0, 8000, "m", ())
+    # The canary is in the engine's figures of the same ten seconds, told before or after it came back.
+    for at in (T0 + 60.0 * minute for minute in range(1, 14)):
+        b.at[at] = lambda at=at: b.hub.tell(StatsSeen(at, {"running": 1.0}))  # type: ignore[misc]
+        b.at[at + 1] = lambda at=at: b.hub.tell(SmokeDone(at + 1, True, "Paris.", canary=True))  # type: ignore[misc]
+        b.at[at + 9] = lambda at=at: b.hub.tell(StatsSeen(at + 9, {"prompt_tps": 4.0}))  # type: ignore[misc]
+    night = await b.run()
+    assert T0 + 900 <= night.results[0].started_at <= T0 + 945
+
+
+@pytest.mark.parametrize("values", [{"running": 2.0}, {"running": 1.0}, {"generation_tps": 12.0}])
+async def test_a_client_is_one_whose_figures_we_cannot_explain(values: dict[str, float]) -> None:
+    rules = Rules(hard_end=T0 + 8 * HOUR, baseline="base", quiet_s=900)
+    b = bench([Step("a", "a")], rules=rules, base=["ready"], a=["ready"])
+    b.hub.live = BootState("old", 0, "old", "old", "", "dgx1", BootPhase.READY, T0 - HOUR, 3600.0, 8000, "m", ())
+    b.at = {
+        T0 + 560: lambda: b.hub.tell(SmokeDone(b.clock.now, True, "Paris.", canary=True)),
+        T0 + 600: lambda: b.hub.tell(StatsSeen(b.clock.now, values)),
+    }
+    night = await b.run()
+    assert T0 + 1500 <= night.results[0].started_at <= T0 + 1545
+
+
+async def test_a_reboot_of_the_controller_is_called_that() -> None:
+    left = replace(Night("n1"), phase=_phase("running"), began=True, running=Run(1, "a", "a"))
+    b = bench([Step("a", "a")], night=left, base=["ready"], a=["ready"])
+    b.runner._rebooted = True
+    night = await b.run()
+    assert night.results[0].why == "the controller was rebooted in the middle of it"
+    assert outcomes(night)[1:] == [("a", "served")] and night.left_serving == "base"
+
+
+async def test_six_boots_with_three_different_failures_end_at_the_baseline() -> None:
+    """The lost terminal of the real one (tests/cli/test_night.py) is nothing here: a controller that is begun again at
+    any of its states ends the same way."""
+    steps = [
+        Step("a", "a"), Step("b", "b"), Step("c", "c"), Step("d", "d", ready_by=T0 + 2200), Step("e", "e"),
+        Step("f", "f"),
+    ]  # fmt: skip
+    rules = Rules(hard_end=T0 + 20 * HOUR, baseline="base", give_up_after=3)
+    how: dict[str, Sequence[str]] = {
+        "a": ["ready"], "b": ["failed"], "c": ["ready"], "d": ["hang"], "e": ["bad"], "f": ["ready"], "base": ["ready"],
+    }  # fmt: skip
+    wanted = [("a", "served"), ("b", "failed"), ("c", "served"), ("d", "not_ready"), ("e", "bad_text"), ("f", "served")]
+    b = bench(steps, rules=rules, **{k: list(v) for k, v in how.items()})
+    night = await b.run()
+    assert outcomes(night) == wanted
+    assert [r.why for r in night.results] == ["", "rank 3 died", "", "not ready in time", "it loops", ""]
+    assert (night.left_serving, night.why) == ("base", "everything has run; base serves again")
+    assert b.told[-1] == "the night is over: 3 of 6 runs served; everything has run; base serves again"
+    for state in b.store.states[:-1:6]:
+        again = bench(steps, rules=rules, night=state, **{k: list(v) for k, v in how.items()})
+        night = await again.run()
+        assert [o for o in outcomes(night) if o[1] != "interrupted"] == wanted, state
         assert night.left_serving == "base", state
 
 
