@@ -52,6 +52,11 @@ def is_asked(snapshot: Snapshot) -> bool:
     return snapshot.boot is not None and bool(snapshot.boot.asks)
 
 
+def can_have_controls(snapshot: Snapshot) -> bool:
+    """A console that only watches by its operator's word has nothing to ask for."""
+    return not snapshot.read_only or snapshot.controls.state in ("taken", "asking")
+
+
 def has_recipes(snapshot: Snapshot) -> bool:
     return bool(snapshot.recipes)
 
@@ -79,8 +84,12 @@ class Action:
         """Whether this screen has the action at all: a read-only one, a replay and the present differ in that."""
         if self.changes and snapshot.read_only:
             return False
-        where = self.where or ("live" if self.area in LIVE_AREAS else "")
-        return not where or (where == "replay") == (snapshot.replay is not None)
+        return not self.place or (self.place == "replay") == (snapshot.replay is not None)
+
+    @property
+    def place(self) -> str:
+        """`live`, `replay`, or empty for both."""
+        return self.where or ("live" if self.area in LIVE_AREAS else "")
 
 
 ACTIONS: Final[tuple[Action, ...]] = (
@@ -96,6 +105,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
            "Deployment", None, True, is_up),
     Action("deployment.answer", "a", "answer", "answer", "Answer what the console asks about this boot",
            "Deployment", None, True, is_asked),
+    Action("deployment.controls", "C", "controls", "controls", "Who has the controls: ask for them, take them, let go",
+           "Deployment", None, possible=can_have_controls),
     Action("recipe.plan", "p", "plan", "plan", "Render the plan with all findings; nothing runs", "Recipe", 4,
            possible=has_recipes),
     Action("recipe.edit", "e", "edit", "edit", "Open the recipe in $EDITOR, read it again when saved", "Recipe", 9,

@@ -14,6 +14,7 @@ from console.telemetry.trend import Lowest
 from console.tui.actions import Action, key_sign
 from console.tui.alarm_lines import alarm_count
 from console.tui.boot_lines import expected, frontier, phase_span
+from console.tui.controls_lines import controls_mark
 from console.tui.figures import clock_span, gib, hhmm, number
 from console.tui.glyphs import Glyphs
 from console.tui.pane import Lines
@@ -68,6 +69,8 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
                 parts.append((5, [(f"   {expected(boot)}", "text")]))
     if snapshot.job:
         parts.append((3, [(f"   {glyphs.active} {safe(snapshot.job, limit=40)}", "active bold")]))
+    if mark := controls_mark(snapshot.controls):
+        parts.append((4, mark))
     if snapshot.read_only and not replay:
         parts.append((2, [("   read-only", "warn")]))
     right: list[Span] = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
@@ -11,6 +11,7 @@ from console.boot.state import BootState, Phase, RankState
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs, bar
+from console.tui.guards import GuardView
 from console.tui.spans import Line, Span, clip, fit, safe, spread, width_of
 
 WIDE: Final = 134  # cells from which every stage has a column with words
@@ -22,14 +23,14 @@ COLUMNS: Final[tuple[tuple[Stage, str, str, int], ...]] = (
     (Stage.CONTAINER, "cont.", "ct", 6),
     (Stage.ARGUMENTS, "args", "ar", 6),
     (Stage.RENDEZVOUS, "joined", "jo", 7),
-    (Stage.NCCL, "nccl", "nc", 7),
+    (Stage.NCCL, "nccl", "nc", 6),
     (Stage.MODEL, "model", "mo", 7),
-    (Stage.WEIGHTS, "weights", "we", 20),
+    (Stage.WEIGHTS, "weights", "we", 19),
     (Stage.LOADED, "loaded", "ld", 11),
     (Stage.PROFILE, "profile", "pr", 8),
     (Stage.KV_CACHE, "KV cache", "kv", 9),
     (Stage.WARMUP, "warm-up", "wa", 8),
-    (Stage.GRAPHS, "graphs", "gr", 8),
+    (Stage.GRAPHS, "graphs", "gr", 7),
     (Stage.HTTP, "http", "ht", 6),
     (Stage.SMOKE, "smoke", "sm", 6),
     (Stage.SERVING, "serve", "sv", 6),
@@ -46,12 +47,13 @@ ROLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BoardLook:
-    """double: a narrow board has room for two lines a rank."""
+    """double: a narrow board has room for two lines a rank. guards: by rank; a column of their own where known."""
 
     width: int
     glyphs: Glyphs
     name_width: int = 6
     double: bool = True
+    guards: Mapping[int, GuardView] = field(default_factory=dict)
 
     @property
     def wide(self) -> bool:
@@ -100,7 +102,7 @@ def silent_for(rank: RankState, boot: BootState, now: float) -> float | None:
 
 
 def board_header(look: BoardLook) -> Line:
-    lead = f"  {'rank':>4} {fit('node', look.name_width)}   "
+    lead = f" {'rank':>4} {fit('node', look.name_width)}   " + ("guard " if look.wide else "g ")
     names = "".join(fit(head if look.wide else short, wide if look.wide else 3) for _, head, short, wide in COLUMNS)
     return clip(((lead, "head"), (names, "head"), ("" if look.wide else " now", "head")), look.width, "head")
 
@@ -117,10 +119,12 @@ def board_row(
     if not rank.reachable:
         sign, sign_role = g.lost, "lost bold"
     spans: list[Span] = [
-        (f"  {rank.rank:>4} ", "strong"),
+        (f" {rank.rank:>4} ", "strong"),
         (fit(safe(rank.node), look.name_width), "text" if rank.reachable else "lost"),
         (f" {sign} ", sign_role),
     ]
+    sign, role = look.guards.get(rank.rank, GuardView("unknown")).cell(g)
+    spans += [(fit(sign, 5) + " ", role)] if look.wide else [(f"{sign[:1]} ", role)]
     for stage, _, _, wide in COLUMNS:
         cell = cell_of(rank, stage)
         here = " reverse" if stage == marked else ""
@@ -208,7 +212,7 @@ def _current(rank: RankState, look: BoardLook, now: float) -> list[Span]:
 
 def _second(rank: RankState, look: BoardLook, now: float, quiet: float | None) -> list[Span]:
     """Under a narrow row: progress as a bar, how long ago it printed, what its stages told."""
-    lead: Span = (" " * (look.name_width + 10), "text")
+    lead: Span = (" " * (look.name_width + 11), "text")
     spans: list[Span] = [lead]
     if rank.progress is not None:
         full, empty = bar(look.glyphs, rank.progress, 18)
@@ -234,7 +238,7 @@ def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
     return behind, "laggard"
 
 
-def cell_words(rank: RankState, stage: Stage, now: float, width: int) -> Line:
+def cell_words(rank: RankState, stage: Stage, now: float, width: int, guard: str = "") -> Line:
     """The cell under the cursor in full, for the line under the board."""
     cell = cell_of(rank, stage)
     took = _since(cell, rank, now)
@@ -249,5 +253,7 @@ def cell_words(rank: RankState, stage: Stage, now: float, width: int) -> Line:
         parts.append("inferred, not said by this rank's log")
     if rank.last_line_at is not None:
         parts.append(f"last line {span(now - rank.last_line_at)} ago")
+    if guard:
+        parts.append(guard)
     jump = f"enter: log line {cell.line + 1:,} " if cell.line is not None else ""
     return spread(((" " + "   ".join(parts), "dim"),), ((jump, "key"),), width)

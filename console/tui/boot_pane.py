@@ -14,11 +14,13 @@ from textual.widget import Widget
 
 from console.boot.state import BootState, Phase
 from console.enginelog.stages_model import CellState, Stage
-from console.services.hub import BootSummary
+from console.services.hub import BootSummary, Snapshot
 from console.tui.board_rows import COLUMNS, BoardLook, board_header, board_row, cell_of, cell_words, laggards
 from console.tui.boot_lines import clock_line, failure_lines, idle_lines, step_lines, stop_lines
+from console.tui.controls_lines import holder_words
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
+from console.tui.guards import GuardView, guards_of
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane, Paper
 from console.tui.spans import Line, Span, safe
@@ -72,6 +74,8 @@ class BootPane(Pane):
         self.boot: BootState | None = None
         self.ledger: Sequence[BootSummary] = ()
         self.now = 0.0
+        self.guards: Mapping[int, GuardView] = {}
+        self.holder = ""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="boot-clock")
@@ -101,8 +105,11 @@ class BootPane(Pane):
         self.retitle(paint)
         self.draw()
 
-    def show(self, boot: BootState | None, ledger: Sequence[BootSummary], now: float) -> None:
+    def show(self, snapshot: Snapshot, ledger: Sequence[BootSummary], now: float) -> None:
+        boot = snapshot.boot
         self.boot, self.ledger, self.now = boot, ledger, now
+        self.guards = guards_of(snapshot, boot) if boot is not None else {}
+        self.holder = holder_words(snapshot.controls)
         self.draw()
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -140,7 +147,7 @@ class BootPane(Pane):
         clock.set_lines(clock_line(boot, now, width, g))
         if mode == "board":
             double = 2 * len(boot.ranks) <= self.size.height - 3
-            self._draw_board(boot, BoardLook(width, g, self._name_width(boot), double), detail)
+            self._draw_board(boot, BoardLook(width, g, self._name_width(boot), double, self.guards), detail)
         elif mode == "failed":
             height = max(6, self.size.height - 1)
             self.paper.set_lines(failure_lines(boot, width, height, g, self.keys))
@@ -176,7 +183,9 @@ class BootPane(Pane):
             rows.append(LateRow(str(rank.rank), 2 if look.double and not look.wide else 1, row))
         board.set_content(board_header(look), rows)
         at = next((r for r in boot.ranks if str(r.rank) == board.cursor_key), None)
-        detail.set_lines(cell_words(at, stage, self.now, look.width) if at is not None else ())
+        guard = self.guards.get(at.rank) if at is not None else None
+        words = guard.words if guard is not None else ""
+        detail.set_lines(cell_words(at, stage, self.now, look.width, words) if at is not None else ())
 
     @staticmethod
     def _frontier(boot: BootState) -> int:
@@ -185,9 +194,10 @@ class BootPane(Pane):
 
     def _heading(self) -> Line:
         boot = self.boot
+        held: list[Span] = [(f"{self.glyphs.dot} {safe(self.holder)} ", "warn")] if self.holder else []
         if boot is None:
-            return (("Boot ", "title"),)
-        spans: list[Span] = [(f"Boot {boot.number} ", "title"), (f"{safe(boot.recipe, limit=60)} ", "strong")]
+            return (("Boot ", "title"), *held)
+        spans: list[Span] = [(f"Boot {boot.number} ", "title"), (f"{safe(boot.recipe, limit=60)} ", "strong"), *held]
         if boot.adopted:
             spans.append((f"{self.glyphs.dot} found running ", "dim"))
         if boot.changed:

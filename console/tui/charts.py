@@ -11,6 +11,7 @@ from console.tui.spans import Line, Span, fit
 
 AXIS: Final = 7  # cells for the figures at the left
 MARKS: Final = "oxs+*#%@"  # curves laid over each other, each with its own sign
+OVER: Final = "o"  # the line of a second curve over an area
 SAME: Final = "="  # where two of them are at one place
 
 
@@ -34,8 +35,10 @@ def area(
     role: str,
     labels: tuple[str, str],
     cursor: int | None = None,
+    over: Sequence[float | None] = (),
 ) -> list[Line]:
-    """One cell per value, filled from below. labels: what stands at the top and the bottom of the axis."""
+    """One cell per value, filled from below. labels: what stands at the top and the bottom of the axis. over: a second
+    curve on the same scale, a line of `OVER` drawn on top."""
     levels = glyphs.spark
     steps = len(levels)
     # Textual draws no sign for an empty cell of a value that is known but tiny: the lowest sign stands for it.
@@ -49,14 +52,25 @@ def area(
         for height in heights:
             left = 0 if height is None else height - base
             cells.append(" " if left <= 0 else levels[min(steps, left) - 1])
-        text = "".join(cells)
-        if cursor is None or not 0 <= cursor < len(text):
-            spans.append((text, role))
+        roles = [role] * len(cells)
+        for x, value in enumerate(over[: len(cells)]):
+            if value is not None and rows - 1 - min(rows - 1, int(scale.share(value) * rows)) == row:
+                cells[x], roles[x] = OVER, "power bold"
+        if cursor is not None and 0 <= cursor < len(cells):
+            cells[cursor] = cells[cursor] if cells[cursor] != " " else glyphs.pending
+            roles[cursor] = "key reverse"
+        out.append((*spans, *_joined(cells, roles)))
+    return out
+
+
+def _joined(cells: Sequence[str], roles: Sequence[str]) -> list[Span]:
+    """Cells of one role next to each other as one span."""
+    out: list[Span] = []
+    for sign, role in zip(cells, roles, strict=True):
+        if out and out[-1][1] == role:
+            out[-1] = (out[-1][0] + sign, role)
         else:
-            under = text[cursor]
-            sign = under if under != " " else glyphs.pending
-            spans += [(text[:cursor], role), (sign, "key reverse"), (text[cursor + 1 :], role)]
-        out.append(tuple(spans))
+            out.append((sign, role))
     return out
 
 
@@ -79,12 +93,7 @@ def overlay(
     for row, cells in enumerate(grid):
         label = labels[0] if row == 0 else labels[1] if row == rows - 1 else ""
         spans: list[Span] = [(fit(label, AXIS, ">") + " ", "dim")]
-        for sign, role in cells:
-            if spans[-1][1] == role:
-                spans[-1] = (spans[-1][0] + sign, role)
-            else:
-                spans.append((sign, role))
-        out.append(tuple(spans))
+        out.append((*spans, *_joined([sign for sign, _ in cells], [role for _, role in cells])))
     return out
 
 

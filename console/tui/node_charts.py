@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.tui.charts import AXIS, Scale, area, extremes
+from console.tui.charts import AXIS, OVER, Scale, area, extremes
 from console.tui.figures import GIB, gib, rate, whole
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, clip, fit, line_width
+from console.tui.spans import Line, Span, clip, fit, line_width
 
 # (seconds, words); the history behind them: seconds for ten minutes, minutes for twelve hours
 WINDOWS: Final = ((600.0, "10 min"), (3600.0, "1 h"), (43_200.0, "12 h"))
@@ -27,6 +27,7 @@ class Curve:
     role: str
     high: float | None
     words: Callable[[float], str]
+    line: str = ""  # a second metric of the same unit, drawn as a line over the area
 
 
 CURVES: Final = (
@@ -35,7 +36,7 @@ CURVES: Final = (
         "gpu_power", "GPU power, W", "power", 140.0, lambda v: whole(v)
     ),  # inferred: the scale doubles where it is passed
     Curve("gpu_clock", "GPU clock, MHz", "gpu", 3003.0, lambda v: whole(v)),  # inferred likewise
-    Curve("net_rx", "network in, B/s", "network", 25e9, lambda v: rate(v)),  # 200 Gbit/s
+    Curve("net_rx", "network, B/s: in", "network", 25e9, lambda v: rate(v), "net_tx"),  # 200 Gbit/s
 )
 
 
@@ -63,8 +64,10 @@ def chart_lines(
     total: float | None,
     back: int | None,
     wide: bool,
+    last: str = "now",
 ) -> list[Line]:
-    """Two by two where there is room, else one below the other. back: the cursor, cells before now; None: none."""
+    """Two by two where there is room, else one below the other. back: the cursor, cells before now; None: none.
+    last: the word for the right edge, which in a replay is not now."""
     seconds, words = WINDOWS[window]
     columns = 2 if wide else 1
     cell = width // columns
@@ -72,21 +75,16 @@ def chart_lines(
     blocks: list[list[Line]] = []
     for curve in CURVES:
         values = read(curve.metric, seconds, points)
-        high = top_of(curve, values, total)
+        over = read(curve.line, seconds, points) if curve.line else []
+        high = top_of(curve, [*values, *over], total)
         at = None if back is None else max(0, points - 1 - back)
-        seen = extremes(values)
-        told = "nothing known in this window" if seen is None else f"{curve.words(seen[0])} to {curve.words(seen[1])}"
-        now = next((v for v in reversed(values) if v is not None), None)
-        if at is not None:
-            value = values[at]
-            ago = (points - 1 - at) * seconds / points
-            told = f"{_ago(ago)} ago: " + ("gap" if value is None else curve.words(value))
-        elif now is not None:
-            told += f", now {curve.words(now)}"
-        head: Line = ((fit("", AXIS) + " ", "dim"), (f"{curve.title} ", "title"), (told, "text"))
-        body = area(values, Scale(0.0, high), rows, glyphs, curve.role, (curve.words(high), "0"), at)
+        told = _told(curve, values, at, seconds, last)
+        head: tuple[Span, ...] = ((fit("", AXIS) + " ", "dim"), (f"{curve.title} ", "title"), (told, "text"))
+        if curve.line:
+            head = (*head, (f"  out {OVER} ", "power bold"), (_told(curve, over, at, seconds, last), "text"))
+        body = area(values, Scale(0.0, high), rows, glyphs, curve.role, (curve.words(high), "0"), at, over)
         blocks.append([clip(line, cell) for line in (head, *body)])
-    axis = fit(f"-{words}", max(1, points - 3)) + "now"
+    axis = fit(f"-{words}", max(1, points - len(last))) + last
     foot = clip(((" " * (AXIS + 1) + axis, "dim"),), cell)
     out: list[Line] = []
     for i in range(0, len(blocks), columns):
@@ -96,6 +94,20 @@ def chart_lines(
     out.append(tuple(foot) * columns)
     assert all(line_width(line) <= width for line in out)
     return out
+
+
+def _told(curve: Curve, values: Sequence[float | None], at: int | None, seconds: float, last: str) -> str:
+    """What the title says of the values: the one under the cursor, or their ends and the last."""
+    if at is not None:
+        value = values[at]
+        ago = (len(values) - 1 - at) * seconds / len(values)
+        return f"{_ago(ago)} ago: " + ("gap" if value is None else curve.words(value))
+    seen = extremes(values)
+    if seen is None:
+        return "nothing known in this window"
+    known = next((v for v in reversed(values) if v is not None), None)
+    ends = f"{curve.words(seen[0])} to {curve.words(seen[1])}"
+    return ends if known is None else f"{ends}, {last} {curve.words(known)}"
 
 
 def _ago(seconds: float) -> str:

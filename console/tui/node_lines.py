@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from console.base.absent import Absent, known
 from console.services.hub import NodeView
-from console.telemetry.sample import Gpu, Guard, Pressure, Sample
+from console.telemetry.sample import Gpu, Pressure, Sample
 from console.tui.figures import GIB, NA, age, clock_span, gib, hhmmss, number, one, rate, size, whole
 from console.tui.glyphs import Glyphs, bar
+from console.tui.guards import guard_words
 from console.tui.spans import Line, Span, fit, safe, wrap_spans
 
 LABEL = 14
@@ -52,26 +53,6 @@ def node_lines(view: NodeView, width: int, glyphs: Glyphs, *, now: float) -> lis
     return out
 
 
-def guard_words(guard: Guard) -> tuple[str, str]:
-    """(words, role): what the memory guard of a rank does now."""
-    if guard.trip is not None:
-        trip = guard.trip
-        how = f"by {trip.killed_by}" if trip.killed_by else "in vain"
-        return f"guard tripped {how} at {gib(trip.available_bytes)} GiB", "bad"
-    if not guard.running:
-        return f"guard not running: {safe(guard.ended or guard.why, limit=80) or 'no reason given'}", "warn"
-    floor = gib(guard.floor_bytes)
-    lowest = f", lowest {gib(guard.lowest_bytes)}" if known(guard.lowest_bytes) else ""
-    return f"guard {safe(guard.stage, limit=10)}, floor {floor} GiB{lowest}", "ok"
-
-
-def guard_of(view: NodeView, deployment: str) -> Guard | None:
-    sample = view.sample
-    if isinstance(sample, Absent) or not known(sample.guards):
-        return None
-    return next((g for g in sample.guards if g.deployment == deployment), None)
-
-
 def _guards(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
     if not known(sample.guards):
         return []
@@ -101,7 +82,7 @@ def _memory(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
     else:
         out.append(_row("memory", (why_of(m.total_bytes), "dim")))
     parts = [
-        f"available {gib(m.available_bytes)}", f"free {gib(m.free_bytes)}", f"page cache {gib(m.cached_bytes)}",
+        f"available {gib(m.available_bytes)}", f"free {gib(m.free_bytes)}", f"page cache {gib(m.page_cache_bytes)}",
         f"buffers {gib(m.buffers_bytes)}", f"shmem {gib(m.shmem_bytes)}", f"dirty {size(m.dirty_bytes)}",
         f"writeback {size(m.writeback_bytes)}",
     ]  # fmt: skip

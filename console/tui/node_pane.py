@@ -17,8 +17,8 @@ from console.services.hub import HubApi, NodeView, Snapshot
 from console.tui.figures import age, gib, number, one, size
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
+from console.tui.guards import guard_of, guard_words
 from console.tui.node_figures import Figures, Standouts, figures_of, standouts
-from console.tui.node_lines import guard_of, guard_words
 from console.tui.node_rows import Look, header, lines
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane

@@ -72,7 +72,7 @@ def test_top_as_json_has_the_trend_and_what_holds() -> None:
 def test_guards_in_words_one_line_when_well_and_one_for_each_that_is_not() -> None:
     well, unknown = guard_lines(snapshot((GUARD,)))[::-1]
     assert well == "  guard     1 of 2 run: floor 1.0 GiB while serving (told by the console)"
-    assert unknown == "  guard     rank 1 on dgx2: none is known"
+    assert unknown == "  guard     rank 1 on dgx2: not known: no route"
     trip = GuardTrip(0.0, "loading", 4 * GIB, 3 * GIB, "engine")
     assert (
         "rank 0 on dgx1: killed the rank by the engine at 3.00 GiB"

@@ -14,7 +14,7 @@ from console.base.theme import ThemeColours
 from console.boot.compare import Comparison, Record, Row, Section
 from console.boot.state import BootState, Phase
 from console.plan.model import Plan
-from console.services.hub import BootSummary, LogBatch, LogLine, NodeView, Notice, Snapshot
+from console.services.hub import BootSummary, ControlsView, LogBatch, LogLine, NodeView, Notice, Snapshot
 from console.services.replay import ReplayHub
 from tests.tui import fake_values as v
 from tests.tui.replays import replay_hub
@@ -253,6 +253,24 @@ class FakeHub:
         if self.replay_error is not None:
             raise self.replay_error
         return replay_hub()
+
+    async def look_at_controls(self) -> ControlsView:
+        return self._snapshot.controls
+
+    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+        self.calls.append(("hold controls", take_over))
+        self.update(controls=ControlsView("mine", "me@here", lasting=True), read_only=False)
+        return self._snapshot.controls
+
+    async def ask_controls(self) -> ControlsView:
+        self.calls.append(("ask controls", None))
+        self.update(controls=replace(self._snapshot.controls, state="asking"))
+        return self._snapshot.controls
+
+    async def release_controls(self) -> ControlsView:
+        self.calls.append(("release controls", None))
+        self.update(controls=ControlsView("free"))
+        return self._snapshot.controls
 
     def use_terminal(self, write: Callable[[str], None]) -> None:
         self.terminal = write

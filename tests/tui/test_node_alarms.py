@@ -7,18 +7,25 @@ from dataclasses import replace
 import pytest
 
 from console.base.absent import Absent
-from console.base.findings import Severity
+from console.base.findings import Finding, Severity
+from console.base.units import GIB
+from console.cli.guard_lines import guard_json
+from console.plan.codes import CODES
 from console.plan.model import MatrixRow
+from console.services.hub import Snapshot
 from console.telemetry.alarms import Alarm
-from console.telemetry.sample import Guard
+from console.telemetry.sample import Guard, GuardTrip
 from console.telemetry.trend import Lowest
 from console.tui.charts import Scale, area
+from console.tui.check_table import check_lines
 from console.tui.glyphs import UNICODE
+from console.tui.guards import guards_of
+from console.tui.node_charts import chart_lines
 from console.tui.plan_lines import matrix_lines
 from console.tui.screens.node_page import NodePage
 from console.tui.spans import plain
 from tests.tui.conftest import SIZES, deck
-from tests.tui.fake_values import T0, plan
+from tests.tui.fake_values import T0, booting, cluster, plan, views
 
 ALARMS = (
     Alarm(2, "memory-low", Severity.BLOCK, "dgx3", "dgx3 has 1.9 GiB left", T0 - 40, "dgx3"),
@@ -76,7 +83,8 @@ async def test_alarms_are_counted_listed_noted_and_muted(size: tuple[int, int]) 
     async with deck(size=size) as d:
         d.hub.update(alarms=ALARMS)
         await d.settle()
-        assert "✗ 1 alarm" in d.text()
+        assert "✗ 1 alarm" in d.text().splitlines()[0]
+        assert "✗ dgx3 has 1.9 GiB left   for 40s" in d.text().splitlines()[1]
         await d.press("A")
         text = d.text()
         assert "Alarms: 1 hold, 1 of them new, 1 over" in text
@@ -86,6 +94,8 @@ async def test_alarms_are_counted_listed_noted_and_muted(size: tuple[int, int]) 
         assert d.calls("acknowledge") == [2]
         assert "0 of them new" in d.text()
         await d.press("escape")
+        await d.settle()
+        assert "has 1.9 GiB left" not in d.text()
         assert d.app.screen is d.main
 
 
@@ -124,7 +134,86 @@ async def test_the_guard_of_a_rank_is_told_under_its_node() -> None:
         view = replace(first, sample=replace(first.sample, guards=(guard,)))
         d.hub.update(nodes=(view, *snapshot.nodes[1:]))
         await d.settle()
-        assert "guard not running: killed" in d.text()
+        assert "guard off: killed" in d.text()
+        board = [line for line in d.text().splitlines() if " ✓ " in line and "dgx1" in line]
+        assert "▲ off" in board[0]
+
+
+@pytest.mark.parametrize(
+    ("slope", "words"), [(-1.2 * GIB / 60, "dgx3 ▾1.2/min"), (0.4 * GIB / 60, "dgx3 ▴0.4/min"), (1000.0, "dgx3 steady")]
+)
+async def test_the_lowest_memory_tells_how_it_moves(slope: float, words: str) -> None:
+    async with deck() as d:
+        d.hub.update(lowest=Lowest("dgx3", 23 * GIB, None, slope))
+        await d.settle()
+        assert f"lowest free 23.5 GiB {words}" in d.text().splitlines()[0]
+
+
+def test_the_network_has_both_ways_in_one_chart_and_says_which_is_which() -> None:
+    def read(metric: str, seconds: float, points: int) -> list[float | None]:
+        del seconds
+        return [{"net_rx": 2e7, "net_tx": 8e7}.get(metric, 1.0)] * points
+
+    rows = chart_lines(read, 0, 150, 4, UNICODE, total=1e11, back=None, wide=True)
+    text = "\n".join(plain(row) for row in rows)
+    assert "network, B/s: in 20M to 20M, now 20M  out o 80M to 80M" in text
+    assert "oooooo" in text
+    then = chart_lines(read, 0, 150, 4, UNICODE, total=1e11, back=None, wide=True, last="then")
+    assert "now" not in plain(then[-1])
+
+
+def test_the_guard_of_every_rank_is_on_the_board_in_five_cells() -> None:
+    boot = booting(T0)
+    nodes = list(views(8))
+    state = {
+        0: {},
+        1: {"running": False, "ended": "killed"},
+        2: {"trip": GuardTrip(T0, "loading", 4 * GIB, 3 * GIB, "engine")},
+        3: {"why": "no docker socket"},
+    }
+    for i, change in state.items():
+        one = Guard(boot.deployment, i, True, T0, T0, "loading", "", 4 * GIB, 20 * GIB, 9 * GIB, -1000, True)
+        assert not isinstance(nodes[i].sample, Absent)
+        nodes[i] = replace(nodes[i], sample=replace(nodes[i].sample, guards=(replace(one, **change),)))  # type: ignore[type-var,arg-type]
+    assert not isinstance(nodes[4].sample, Absent)
+    nodes[4] = replace(nodes[4], sample=replace(nodes[4].sample, guards=()))
+    nodes[5] = replace(nodes[5], sample=Absent("no route"))
+    snapshot = Snapshot(1, T0, cluster(8), tuple(nodes), boot, (boot,), (), ())
+    found = guards_of(snapshot, boot)
+    cells = [found[i].cell(UNICODE)[0] for i in range(7)]
+    assert cells == ["● 4.0", "▲ off", "✗ hit", "▲ off", "– no", "?", "?"]
+    assert found[2].words == "guard fired by engine at 3.0 GiB"
+    assert found[3].words == "guard runs, but no docker socket"
+    assert [guard_json(snapshot, boot.deployment, i, f"dgx{i + 1}")["state"] for i in range(7)] == [
+        "on", "off", "fired", "off", "absent", "unknown", "unknown",
+    ]  # fmt: skip
+    assert guard_json(snapshot, boot.deployment, 2, "dgx3")["fired_at_bytes"] == 3 * GIB
+
+
+def test_the_checks_are_a_row_a_code_a_column_a_node_and_the_rest_is_counted() -> None:
+    block = Finding("port-busy", Severity.BLOCK, "taken", "dgx2")
+    made = replace(
+        plan("glm-5-8x"),
+        findings=(
+            Finding("clock-offset", Severity.WARN, "off", "dgx3"),
+            block,
+            replace(block, node="dgx4"),
+            Finding("image-not-pinned", Severity.INFO, "tag"),
+            Finding("unreachable", Severity.BLOCK, "no route", "dgx8"),
+        ),
+    )
+    for width in (78, 150):
+        rows = [plain(line).rstrip() for line in check_lines(made, width, UNICODE, {"port-busy"})]
+        heads = rows[2].split()
+        assert heads == ["all", *(f"dgx{i}" if width > 100 else f"r{i - 1}" for i in range(1, 9))]
+        body = {row.split()[1]: row for row in rows[3:-1]}
+        assert list(body) == ["port-busy", "unreachable", "clock-offset", "image-not-pinned"]
+        assert body["port-busy"].split()[2:] == ["✓", "✗", "✓", "✗", "✓", "✓", "✓", "?", "overridden"]
+        assert body["clock-offset"].split()[2:] == ["✓", "✓", "▲", "✓", "✓", "✓", "✓", "?"]
+        assert body["image-not-pinned"].split()[2:] == ["•"]
+        assert rows[-1] == f"  ✓ {len(CODES) - 4} other checks found nothing on the 7 nodes that could be asked"
+    clean = check_lines(replace(made, findings=()), 78, UNICODE)
+    assert plain(clean[-1]).rstrip() == f"  ✓ {len(CODES)} checks found nothing"
 
 
 async def test_look_again_asks_the_nodes_afresh_and_a_launch_shows_its_log() -> None:
@@ -167,4 +256,5 @@ async def test_d_tells_what_changed_since_the_last_boot_that_served(size: tuple[
         assert "--gpu-memory-utilization" in text
         assert "0.91" in text
         assert "--max-num-seqs" not in text
-        assert "Paris" in text
+        await d.press("end")
+        assert "Paris" in d.text()

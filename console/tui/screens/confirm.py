@@ -105,10 +105,18 @@ class ConfirmScreen(ModalScreen[str | None]):
             self.query_one(f"#{choice.id}", Button).disabled = not self.open_now
 
     @property
+    def typed(self) -> frozenset[str]:
+        """The codes that the operator named so far."""
+        return frozenset(self.query_one("#override", Input).value.replace(",", " ").split())
+
+    @property
     def open_now(self) -> bool:
         """True when a choice may be taken: the plan is there, and every block was named by the operator."""
-        typed = set(self.query_one("#override", Input).value.replace(",", " ").split())
-        return self.ready and set(self.codes) <= typed
+        return self.ready and set(self.codes) <= self.typed
+
+    def allows(self, choice: Choice) -> bool:
+        """Whether this one may be taken while others may."""
+        return True
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -123,7 +131,7 @@ class ConfirmScreen(ModalScreen[str | None]):
         for choice in self._choices:
             if event.character == choice.key:
                 event.stop()
-                if self.open_now:
+                if self.open_now and self.allows(choice):
                     self.dismiss(choice.id)
                 else:
                     self.app.bell()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from textual.screen import Screen
@@ -12,9 +13,11 @@ from console.base.errors import NightdeckError
 from console.boot.state import BootState
 from console.plan.model import Plan
 from console.recipe.model import Recipe
-from console.services.hub import HubApi
+from console.services.hub import ControlsView, HubApi
 from console.tui.actions import is_booting, is_gone
 from console.tui.boot_lines import phase_span, stop_sentence
+from console.tui.check_table import check_lines
+from console.tui.controls_lines import person, take_over_lines
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
@@ -22,6 +25,7 @@ from console.tui.paint import Paint
 from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, rank_line
 from console.tui.recipes_pane import RecipesPane
 from console.tui.screens.confirm import Choice, ConfirmScreen, LaunchScreen
+from console.tui.screens.controls import ControlsScreen
 from console.tui.screens.note import NoteScreen
 from console.tui.spans import Line, safe, wrap_spans
 
@@ -67,7 +71,8 @@ class DeploymentActions(Screen[None]):
             try:
                 result = await work
             except NightdeckError as error:
-                self.say(f"{what}: {error}", bad=True)
+                hint = "; C asks for them, or takes them" if self.others_hold else ""
+                self.say(f"{what}: {error}{hint}", bad=True)
             except asyncio.CancelledError:
                 self.say(f"{what}: aborted")
                 raise
@@ -76,6 +81,83 @@ class DeploymentActions(Screen[None]):
                     self.say(words)
 
         self.jobs.start(what, run())
+
+    # -- the controls ----------------------------------------------------------------------------------------
+
+    @property
+    def others_hold(self) -> bool:
+        return self.hub.snapshot().controls.state in ("other", "asking", "taken")
+
+    def with_controls(self, wanted: str, go: Callable[[], None]) -> None:
+        """Do it, unless another console has the controls: the nodes are asked again then, as it may have let go."""
+        if not self.others_hold:
+            go()
+            return
+
+        async def look() -> None:
+            try:
+                await self.hub.look_at_controls()
+            except NightdeckError as error:
+                self.say(f"the nodes cannot be asked who has the controls: {error}", bad=True)
+                return
+            if self.others_hold:
+                self._ask_controls(wanted)
+            else:
+                go()
+
+        self.jobs.start("look at the controls", look())
+
+    def action_controls(self) -> None:
+        self.look_at_controls()
+        self._ask_controls("")
+
+    def look_at_controls(self) -> None:
+        """Ask the nodes who has them; what they say is drawn with the next picture."""
+
+        async def look() -> None:
+            with contextlib.suppress(NightdeckError):  # nodes that do not answer are told by the cluster's own rows
+                await self.hub.look_at_controls()
+
+        if not self.jobs.running("look at the controls"):
+            self.jobs.start("look at the controls", look())
+
+    def _ask_controls(self, wanted: str) -> None:
+        hub = self.hub
+
+        def answered(answer: str | None) -> None:
+            if answer == "hold":
+                self.run_job("controls", _awaited(hub.hold_controls()), lambda _: "the controls are yours")
+            elif answer == "release":
+                self.run_job("controls", _awaited(hub.release_controls()), lambda _: "the controls are let go")
+            elif answer == "ask":
+                self.run_job("controls", _awaited(hub.ask_controls()), asked)
+            elif answer == "take":
+                self._ask_take_over()
+
+        def asked(view: ControlsView) -> str:
+            return "" if view.state != "asking" else f"{person(view.holder)} sees that you ask"
+
+        self.app.push_screen(ControlsScreen(hub, wanted, self.paint, self.glyphs), answered)
+
+    def _ask_take_over(self) -> None:
+        holder = self.hub.snapshot().controls.holder
+
+        def answered(answer: str | None) -> None:
+            if answer == "take":
+                work = _awaited(self.hub.hold_controls(take_over=True))
+                self.run_job("take over", work, lambda _: f"the controls are yours, and no longer {person(holder)}'s")
+
+        choice = Choice("take", f"Take them from {person(holder)}", "T", "error")
+        self.app.push_screen(
+            ConfirmScreen(
+                "Take over the controls",
+                lambda width: take_over_lines(holder, width),
+                (choice,),
+                self.paint,
+                danger=True,
+            ),
+            answered,
+        )
 
     # -- launch ----------------------------------------------------------------------------------------------
 
@@ -87,7 +169,8 @@ class DeploymentActions(Screen[None]):
         if not recipes:
             self.say("there is no recipe that can be read", bad=True)
             return
-        self._ask_launch(recipes, self.recipe_in_mind() or recipes[0], restart=False)
+        recipe = self.recipe_in_mind() or recipes[0]
+        self.with_controls("A launch", lambda: self._ask_launch(recipes, recipe, restart=False))
 
     def action_restart(self) -> None:
         snapshot = self.hub.snapshot()
@@ -98,10 +181,11 @@ class DeploymentActions(Screen[None]):
         if recipe is None:
             self.say(f"the recipe {snapshot.boot.recipe} cannot be read; see Recipes", bad=True)
             return
-        self._ask_launch([recipe], recipe, restart=True)
+        self.with_controls("A restart", lambda: self._ask_launch([recipe], recipe, restart=True))
 
     def _ask_launch(self, recipes: Sequence[Recipe], first: Recipe, *, restart: bool) -> None:
-        state: dict[str, Any] = {"at": recipes.index(first) if first in recipes else 0, "plan": None, "seen": False}
+        at = recipes.index(first) if first in recipes else 0
+        state: dict[str, Any] = {"at": at, "plan": None, "seen": False, "screen": None}
         word = "Restart" if restart else "Launch"
 
         def draw(width: int) -> list[Line]:
@@ -114,11 +198,12 @@ class DeploymentActions(Screen[None]):
                 self.glyphs,
                 turns=len(recipes) > 1,
                 stops=self.hub.snapshot().boot if restart else None,
+                overridden=state["screen"].typed if state["screen"] is not None else (),
             )
 
         def turn(screen: LaunchScreen, by: int) -> None:
             state["at"] = (state["at"] + by) % len(recipes)
-            state["plan"] = None
+            state["plan"], state["screen"] = None, screen
             recipe = recipes[state["at"]]
             screen.ready, screen.codes = False, ()
             place = f"  ({state['at'] + 1} of {len(recipes)})" if len(recipes) > 1 else ""
@@ -167,7 +252,9 @@ class DeploymentActions(Screen[None]):
         if boot is None or is_gone(boot):
             self.say("nothing runs, nothing to stop")
             return
+        self.with_controls("A stop", lambda: self._ask_stop(boot))
 
+    def _ask_stop(self, boot: BootState) -> None:
         def draw(width: int) -> list[Line]:
             return stop_question(boot, self.hub.now(), width, self.glyphs)
 
@@ -305,6 +392,7 @@ def launch_lines(
     *,
     turns: bool,
     stops: BootState | None,
+    overridden: Collection[str] = (),
 ) -> list[Line]:
     """What a launch will do: findings first, then memory, then which rank goes where."""
     out: list[Line] = [((f" {safe(recipe.title)}", "strong"),)]
@@ -321,18 +409,9 @@ def launch_lines(
         return [*out, ((" looking at the nodes …", "active"),)]
     if isinstance(plan, NightdeckError):
         return [*out, *wrap_spans((f" {glyphs.failed} ", "bad"), safe(plan, limit=800), "bad", width, limit=8)]
-    blocks = len(plan.blocks)
-    if blocks:
-        out.append(
-            (
-                (
-                    f" {glyphs.failed} blocked: {blocks} reasons" if blocks > 1 else f" {glyphs.failed} blocked",
-                    "bad bold",
-                ),
-            )
-        )
-    else:
-        out.append(((f" {glyphs.done} preflight: nothing blocks", "ok"),))
+    out.append(_verdict(plan, overridden, glyphs))
+    out += check_lines(plan, width, glyphs, overridden)
+    out.append(())
     out += finding_lines(plan.findings, width, glyphs, limit=2)
     out += matrix_lines(plan, width, glyphs)
     if bar := memory_lines(plan.memory, width, glyphs):
@@ -344,6 +423,22 @@ def launch_lines(
         *(rank_line(rank) for rank in plan.ranks),
     ]  # fmt: skip
     return out
+
+
+def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs) -> Line:
+    """Whether it may run; what was overridden is written down with the boot."""
+    codes = list(dict.fromkeys(f.code for f in plan.blocks))
+    if not codes:
+        return ((f" {glyphs.done} preflight: nothing blocks", "ok"),)
+    left = [c for c in codes if c not in overridden]
+    if not left:
+        words = (
+            f" {glyphs.warn} {len(codes)} block{'s' if len(codes) > 1 else ''} overridden by you: the journal keeps it"
+        )
+        return ((words, "warn bold"),)
+    words = f" {glyphs.failed} blocked: {len(codes)} reasons" if len(codes) > 1 else f" {glyphs.failed} blocked"
+    more = f", {len(codes) - len(left)} overridden" if len(left) < len(codes) else ""
+    return ((f"{words}{more}", "bad bold"),)
 
 
 def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> list[Line]:

@@ -13,9 +13,11 @@ from textual.timer import Timer
 from console.boot.state import BootState
 from console.services.hub import HubApi, ReplayApi, Snapshot
 from console.tui.actions import BY_RUN, bindings, key_signs, offered
+from console.tui.alarm_lines import alert_line
 from console.tui.bars import KeyBar, TabBar, top_line
 from console.tui.boot_pane import BootPane
 from console.tui.boots_pane import BootsPane
+from console.tui.controls_lines import controls_alert
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
 from console.tui.log_pane import LogPane
@@ -24,9 +26,10 @@ from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane
 from console.tui.recipes_pane import RecipesPane
 from console.tui.screens.look_actions import LookActions
-from console.tui.spans import safe
+from console.tui.spans import clip, line_width, safe, spread
 
 DRAW_S: Final = 0.25  # at most four pictures a second
+LOOK_S: Final = 20.0  # how often the nodes are asked who has the controls, while it is not us
 STACK_COLUMNS: Final = 110
 STACK_ROWS: Final = 34
 SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
@@ -62,6 +65,7 @@ class MainScreen(LookActions):
 
     def compose(self) -> ComposeResult:
         yield Lines(id="top")
+        yield Lines(id="alert")
         yield TabBar(id="tabs-top", classes="tabs")
         yield NodePane(self.hub)
         yield BootPane()
@@ -80,6 +84,9 @@ class MainScreen(LookActions):
         self.repaint(self.paint, self.glyphs)
         self._unsubscribe = self.hub.subscribe(self._changed)
         self.set_interval(1.0, self.draw)
+        if snapshot.replay is None:
+            self.look_at_controls()
+            self.set_interval(LOOK_S, self.look_at_controls)
         self.lay_out()
         self.draw()
         self.choose_pane(self.active)
@@ -116,13 +123,14 @@ class MainScreen(LookActions):
             return
         with self.app.batch_update():
             self.query_one("#top", Lines).set_lines(top_line(snapshot, now, self.size.width, self.glyphs))
+            self._draw_alert(snapshot, now)
             for pane in self.query(Pane):
                 if not pane.display and not isinstance(pane, LogPane | RecipesPane):
                     continue
                 if isinstance(pane, NodePane):
                     pane.show(snapshot)
                 elif isinstance(pane, BootPane):
-                    pane.show(snapshot.boot, self.hub.boots() if snapshot.boot is None else (), now)
+                    pane.show(snapshot, self.hub.boots() if snapshot.boot is None else (), now)
                 elif isinstance(pane, LogPane):
                     pane.show(snapshot.boot, snapshot.replay.turn if snapshot.replay is not None else 0)
                 elif isinstance(pane, RecipesPane):
@@ -131,6 +139,21 @@ class MainScreen(LookActions):
                     pane.show(self.hub.boots())
             self._draw_bars(snapshot)
         self._tell(snapshot)
+
+    def _draw_alert(self, snapshot: Snapshot, now: float) -> None:
+        """The line under the header: there only while there is something to say."""
+        key = key_signs(self._keymap)["deployment.controls"]
+        controls = controls_alert(snapshot.controls, key, self.glyphs)
+        alarm = alert_line(snapshot.alarms, now, self.glyphs)
+        line = self.query_one("#alert", Lines)
+        line.display = bool(controls or alarm)
+        width = self.size.width
+        if controls and alarm and line_width((*controls, *alarm)) > width and width < STACK_COLUMNS:
+            line.styles.height = 2
+            line.set_lines(clip(controls, width), clip(alarm, width))
+        else:
+            line.styles.height = 1
+            line.set_lines(spread(alarm, controls, width) if alarm else clip(controls, width))
 
     def _draw_bars(self, snapshot: Snapshot) -> None:
         names = {"cluster": "Cluster", "boot": "Boot", "logs": "Logs", "recipes": "Recipes", "boots": "Boots"}

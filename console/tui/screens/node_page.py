@@ -62,7 +62,8 @@ class NodePage(PaperScreen):
         view = self.view
         rank = "" if view is None or view.rank is None else f", rank {view.rank}"
         word = "" if view is None else "  " + state_span(view, self._glyphs)[0]
-        self.query_one("#sheet", Vertical).border_title = Content(f" {safe(self.node)}{rank}{word} ")
+        mark = "" if self.hub.snapshot().replay is None else "   REPLAY"
+        self.query_one("#sheet", Vertical).border_title = Content(f" {safe(self.node)}{rank}{word}{mark} ")
         hint = " + - time   left right look back   n p other node   esc closes "
         self.query_one("#sheet", Vertical).border_subtitle = Content(hint)
         self.redraw()
@@ -77,7 +78,10 @@ class NodePage(PaperScreen):
         total = None if isinstance(view.sample, Absent) else number(view.sample.memory.total_bytes)
         wide = width >= TWO_BY_TWO
         rows = 5 if self.size.height >= 40 else 2 if self.size.height < 30 else 4
-        charts = chart_lines(self._read, self.window, width, rows, self._glyphs, total=total, back=self.back, wide=wide)
+        last = "now" if self.hub.snapshot().replay is None else "then"
+        charts = chart_lines(
+            self._read, self.window, width, rows, self._glyphs, total=total, back=self.back, wide=wide, last=last
+        )
         return [*charts, (), *node_lines(view, width, self._glyphs, now=self.hub.now())]
 
     def action_window(self, by: int) -> None:
