@@ -10,8 +10,13 @@ from console.transport.base import Completed
 _HINTS: Final = ("See 'docker run", "Run 'docker run", "time=")
 
 
-def last_words(done: Completed) -> str:
-    """Clean; empty where it said nothing. The usage hint that docker repeats at the end says nothing."""
+def telling(done: Completed) -> list[str]:
+    """Lines of stderr, but for the usage hint that docker repeats at the end and that says nothing."""
     lines = [line.strip() for line in decode(done.stderr).splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(_HINTS)] or lines
-    return clean_line(telling[-1], limit=300) if telling else ""
+    return [line for line in lines if not line.startswith(_HINTS)] or lines
+
+
+def last_words(done: Completed) -> str:
+    """Clean; empty where it said nothing."""
+    lines = telling(done)
+    return clean_line(lines[-1], limit=300) if lines else ""

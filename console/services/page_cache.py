@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from console.base.text import clean_bytes
+from console.base.text import clean_line
 from console.cluster.model import Cluster
 from console.recipe.model import Recipe
+from console.services.engine_words import telling
 from console.services.images import cli_of
 from console.transport.base import Fleet, TransportError
 
@@ -75,5 +76,5 @@ async def _drop(fleet: Fleet, cluster: Cluster, image: str, node: str, timeout: 
         except ValueError:
             freed = 0
         return Dropped("dropped", words[-5].decode("ascii", "replace"), max(0, freed))
-    said = b"; ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
-    return Dropped("failed", detail=clean_bytes(said, limit=400) or f"exit status {done.status}")
+    said = clean_line("; ".join(telling(done)), limit=400)
+    return Dropped("failed", detail=said or f"exit status {done.status}")

@@ -75,6 +75,28 @@ async def test_the_drop_script_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made[0].image is None
 
 
+@pytest.mark.parametrize("sudo, run, how", [(0, 9, "sudo"), (1, 0, "container"), (1, 9, "")])
+async def test_the_ways_to_drop_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo: int, run: int, how: str
+) -> None:
+    """sudo, run: what `sudo -n` and the engine's one-shot container end with; root's own way is barred by a folder."""
+    made, cluster, fleet = engines(tmp_path, 1)
+    proc, bin_ = tmp_path / "proc", tmp_path / "bin"
+    (proc / "sys/vm/drop_caches").mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal: 9 kB\nMemFree: 100 kB\nMemAvailable: 200 kB\n")
+    bin_.mkdir()
+    (bin_ / "sudo").write_text(f'#!/bin/sh\n[ "$1" = -n ] || exit 7\nexit {sudo}\n')
+    (bin_ / "sudo").chmod(0o755)
+    made[0].replace("  *) echo", f'  "run "*) echo "$*" >"$S/ran"; echo no privileges >&2; exit {run};;\n  *) echo')
+    monkeypatch.setenv("HOST_PROC", str(proc))
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    done = (await drop_caches(fleet, cluster, "image:1", ["n1"]))["n1"]
+    await fleet.close()
+    assert (done.state, done.how) == ("dropped" if how else "failed", how)
+    assert ("--privileged" in made[0].said("ran") and "image:1" in made[0].said("ran")) is (sudo != 0)
+    assert how or "no privileges" in done.detail
+
+
 def test_a_recipe_may_ask_for_it() -> None:
     assert wants_drop(replace(safe(), launch=LaunchOptions(drop_caches=True))) and not wants_drop(safe())
 
