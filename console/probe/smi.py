@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 GPU_FIELDS = ["index", "uuid", "name", "utilization.gpu", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm"]
 GPU_FIELDS += ["memory.used", "memory.total", "clocks_event_reasons.active"]
-APP_FIELDS = ["pid", "process_name", "used_memory"]
+APP_FIELDS = ["pid", "process_name", "used_memory", "gpu_uuid"]
+ROW = re.compile(r"\d{1,10}\s*,")  # both queries begin with a number; sentences of the driver may hold commas too
+PATIENCE = 10.0  # of the query that always prints; beyond it a driver hangs, or the program does
 INVALID_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 
 
@@ -35,14 +37,16 @@ class Smi:
         self.t: float | None = None
         self.why = "nvidia-smi: not read yet"
         self.said: list[str] = []
-        self.started = self.again = -1e9
+        self.started = self.again = self.heard = -1e9
         self.wait = 1.0
+        self.killed = False
 
     def step(self, now: float) -> None:
         """Start it where it does not run and its time has come. Never waits."""
         if self.child is not None:
             code = self.child.poll()
             if code is None or self.fd >= 0:
+                self.mind(now)
                 return
             self.child = None
             lasted = now - self.started
@@ -56,6 +60,20 @@ class Smi:
         if now >= self.again:
             self.spawn(now)
 
+    def mind(self, now: float) -> None:
+        """One that prints nothing any more is ended; while it does not end, no other is started beside it."""
+        silent = now - max(self.heard, self.started)
+        if self.query != "gpu" or silent <= PATIENCE or self.child is None:
+            return
+        if self.killed and silent > PATIENCE + 5.0:
+            self.why = "nvidia-smi hangs and cannot be ended: the driver does not answer"
+            self.said = [self.why]
+        elif not self.killed:
+            self.killed, self.rows = True, []
+            self.said = [f"nvidia-smi printed nothing for {silent:.0f} s and is started anew"]
+            self.why = self.said[0]
+            self.end()
+
     def spawn(self, now: float) -> None:
         program = shutil.which("nvidia-smi")
         if program is None:
@@ -63,7 +81,7 @@ class Smi:
             return
         argv = [program, f"--query-{self.query}={','.join(self.fields)}", "--format=csv,noheader,nounits"]
         argv += ["-lms", str(int(self.period * 1000))]
-        self.said, self.tail, self.started = [], b"", now
+        self.said, self.tail, self.started, self.killed = [], b"", now, False
         try:
             master, slave = pty.openpty()
         except OSError:
@@ -95,11 +113,12 @@ class Smi:
             os.close(self.fd)
             self.fd = -1
             return
+        self.heard = now
         lines = (self.tail + data).split(b"\n")
         self.tail = lines.pop()[-8192:]
         for raw in lines:
             line = raw.decode("utf-8", "replace").strip()[:1000]
-            if line.count(",") >= len(self.fields) - 1:
+            if ROW.match(line) and line.count(",") >= min(2, len(self.fields) - 1):
                 if self.rows and now - self.rows[0][0] > self.period * 0.6:
                     self.rows = []
                 self.rows = [*self.rows, (now, line)][-256:]
@@ -112,6 +131,8 @@ class Smi:
         out: Group = {"fields": self.fields, "rows": [line for _, line in self.rows], "why": self.why}
         if self.t is not None:
             out["t"] = self.t
+        if self.said:
+            out["said"] = self.said[-1]
         if self.said and (self.t is None or now - self.t > self.period * 3):
             out["why"] = " ".join(self.said)[:300]
         if other is not None and self.child is not None and not self.why.startswith(("NVIDIA-SMI", "Unable")):

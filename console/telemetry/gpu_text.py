@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from console.base.absent import Absent
+from console.base.absent import NOT_SAMPLED, Absent
 from console.telemetry.pick import number, text, whole
 from console.telemetry.sample import Float, Gpu, GpuApp, Int, MemKind, Text
 
@@ -64,9 +64,15 @@ def gpu(line: str, fields: Sequence[str]) -> Gpu | None:
     )
 
 
-def gpu_app(line: str) -> GpuApp | None:
-    """One line of `--query-compute-apps=pid,process_name,used_memory`; the name may hold commas."""
+def gpu_app(line: str, fields: Sequence[str] = ("pid", "process_name", "used_memory")) -> GpuApp | None:
+    """One line of `--query-compute-apps` with these fields, of which the last may be gpu_uuid; the name may hold
+    commas."""
     pid_text, _, rest = line.partition(",")
+    uuid: Text = NOT_SAMPLED
+    if fields[-1:] == ["gpu_uuid"]:
+        head, _, last = rest.rpartition(",")
+        if "," in head:  # else a driver that leaves the column out
+            rest, uuid = head, _word(last.strip())
     name, mark, size = rest.rpartition(",")
     pid = whole(pid_text)
     if pid is None or pid <= 0 or not mark:
@@ -75,7 +81,17 @@ def gpu_app(line: str) -> GpuApp | None:
     used: Int = (
         Absent(f"nvidia-smi says {text(size.strip(), limit=60)}") if mib is None or mib < 0 else round(mib * _MIB)
     )
-    return GpuApp(pid, text(name.strip(), limit=200) or f"pid {pid}", used)
+    return GpuApp(pid, text(name.strip(), limit=200) or f"pid {pid}", used, uuid)
+
+
+def lost_gpu(index: int, before: Gpu, why: str) -> Gpu:
+    """A GPU that was there and is not named any more: its name, and no figure."""
+    gone = Absent(why)
+    return Gpu(index, before.name, before.uuid, gone, gone, gone, gone, gone, gone, gone, gone, gone)
+
+
+def _word(said: str) -> Text:
+    return text(said, limit=100) if said and not said.startswith("[") else Absent(f"nvidia-smi says {said[:60] or '-'}")
 
 
 def _said(said: Mapping[str, str], field: str) -> Absent:

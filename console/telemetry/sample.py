@@ -113,6 +113,7 @@ class GpuApp:
     pid: int
     name: str
     used_bytes: Int
+    gpu_uuid: Text = NOT_SAMPLED
 
 
 @dataclass(frozen=True, slots=True)

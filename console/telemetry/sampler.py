@@ -9,7 +9,7 @@ from console.base.absent import NOT_SAMPLED, Absent
 from console.telemetry import fabric_rows, host_rows
 from console.telemetry.container_rows import containers
 from console.telemetry.frames import Frame
-from console.telemetry.gpu_text import gpu, gpu_app
+from console.telemetry.gpu_text import gpu, gpu_app, lost_gpu
 from console.telemetry.guard_rows import guards
 from console.telemetry.pick import number, number_or, raw, rows, table, text, text_or, whole, whole_or
 from console.telemetry.sample import FileSystem, Float, Gpu, GpuApp, KernelLine, Part, Proc, Sample, Text
@@ -20,6 +20,7 @@ APPS_MAX_AGE_S: Final = 8.0
 PROCS_MAX_AGE_S: Final = 20.0
 FABRIC_MAX_AGE_S: Final = 5.0
 SPACE_MAX_AGE_S: Final = 40.0
+MOST_GPUS: Final = 64
 
 
 class Sampler:
@@ -34,6 +35,7 @@ class Sampler:
         self._fabric = fabric_rows.Counters()
         self._containers_at: float | None = None
         self._dropped = 0
+        self._known_gpus: dict[int, Gpu] = {}
 
     @property
     def last(self) -> Sample | None:
@@ -55,7 +57,7 @@ class Sampler:
             fields.update(
                 boot_id=_boot_id(host),
                 uptime_s=number_or((raw(host, "uptime").split() or [""])[0], _why(host, "uptime")),
-                gpus=_gpus(table(data, "gpu"), now),
+                gpus=self._gpus(table(data, "gpu"), now),
                 gpu_apps=_apps(table(data, "apps"), now),
                 filesystems=_space(table(data, "fs"), now),
                 procs=_procs(table(data, "procs"), now),
@@ -102,7 +104,20 @@ class Sampler:
         if rebooted:
             self._host, self._fabric = host_rows.Counters(), fabric_rows.Counters()
             self._containers_at, missed = None, 0
+            self._known_gpus.clear()
         return rebooted, missed
+
+    def _gpus(self, group: Mapping[str, Any], now: float) -> tuple[Gpu, ...] | Absent:
+        """GPUs by index. One that was there and falls off the bus while others go on stays, without figures."""
+        found = _gpus(group, now)
+        if isinstance(found, Absent):
+            return found
+        self._known_gpus.update({g.index: g for g in found})
+        named = {g.index: g for g in found}
+        said = text(group.get("said"), limit=200)
+        why = "nvidia-smi does not name it any more" + (f": {said}" if said else "")
+        rows = (named.get(i) or lost_gpu(i, g, why) for i, g in sorted(self._known_gpus.items())[:MOST_GPUS])
+        return tuple(rows)
 
     def _containers(self, group: Mapping[str, Any], now: float) -> Any:
         before = self._last.containers if self._last is not None else NOT_SAMPLED
@@ -165,8 +180,11 @@ def _apps(group: Mapping[str, Any], now: float) -> tuple[GpuApp, ...] | Absent:
     late = _late(group, now, APPS_MAX_AGE_S, "nvidia-smi")
     if late is not None:
         return late
-    found = [gpu_app(line) for line in rows(group) if isinstance(line, str)]
-    return tuple(a for a in found if a is not None)
+    names = [n for n in rows(group, "fields") if isinstance(n, str)]
+    found = [gpu_app(line, names) for line in rows(group) if isinstance(line, str)]
+    # A process counts once on each GPU, also where two outputs came as one (after a stop of the node).
+    once = {(a.pid, a.gpu_uuid if isinstance(a.gpu_uuid, str) else n): a for n, a in enumerate(found) if a is not None}
+    return tuple(once.values())
 
 
 def _space(group: Mapping[str, Any], now: float) -> tuple[FileSystem, ...] | Absent:
