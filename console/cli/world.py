@@ -6,15 +6,17 @@ import argparse
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from console.base.findings import Finding
-from console.cluster.model import Cluster
-from console.files.settings import Settings
-from console.recipe.model import Recipe
-from console.services.hub import BootSummary, HubApi, RecipeProblem
-from console.services.ledger import Ledger
-from console.services.replay import ReplayHub
+# Types alone: a command that lists boots loads neither pydantic's models nor the telemetry.
+if TYPE_CHECKING:
+    from console.base.findings import Finding
+    from console.cluster.model import Cluster
+    from console.files.settings import Settings
+    from console.recipe.model import Recipe
+    from console.services.hub import BootSummary, HubApi, RecipeProblem
+    from console.services.ledger import Ledger
+    from console.services.replay import ReplayHub
 
 
 class World(Protocol):

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from console.base.absent import Absent
 from console.base.findings import Finding
-from console.base.theme import ThemeColours
-from console.boot.compare import Comparison
-from console.boot.events import Event
-from console.boot.state import BootState
-from console.cluster.model import Cluster, Node
-from console.plan.model import Plan
-from console.recipe.model import Recipe, SyncImage
-from console.services.image_sync import NodeImage
-from console.services.images import Image
-from console.services.measure import MeasureSpec
-from console.services.page_cache import Dropped
-from console.services.replay_marks import Mark, Replaying
-from console.telemetry.alarms import Alarm
-from console.telemetry.sample import Sample
-from console.telemetry.trend import Lowest
+
+# Types alone: whoever needs a row of the ledger loads no telemetry.
+if TYPE_CHECKING:
+    from console.base.theme import ThemeColours
+    from console.boot.compare import Comparison
+    from console.boot.events import Event
+    from console.boot.state import BootState
+    from console.cluster.model import Cluster, Node
+    from console.plan.model import Plan
+    from console.recipe.model import Recipe, SyncImage
+    from console.services.image_sync import NodeImage
+    from console.services.images import Image
+    from console.services.measure import MeasureSpec
+    from console.services.page_cache import Dropped
+    from console.services.replay_marks import Mark, Replaying
+    from console.telemetry.alarms import Alarm
+    from console.telemetry.sample import Sample
+    from console.telemetry.trend import Lowest
 
 
 @dataclass(frozen=True, slots=True)
