@@ -166,7 +166,8 @@ def diagnose(
         where = by_rank.get(rank, RankEvidence(rank))
         by_rank[rank] = replace(where, kernel=tuple(text.splitlines()[-2000:]))
     for rank, text in (guard or {}).items():
-        by_rank[rank] = replace(by_rank.get(rank, RankEvidence(rank)), guard=text if "TRIPPED" in text else "")
+        if told := _tripped(text):
+            by_rank[rank] = replace(by_rank.get(rank, RankEvidence(rank)), guard=told)
     ranks = (*(by_rank[r] for r in sorted(by_rank)), *loose)
     return find_cause(replace(evidence, ranks=ranks, world_size=evidence.world_size or _world(ranks)))
 
@@ -208,3 +209,9 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
         "evidence": list(cause.evidence),
         "victims": list(cause.victims),
     }
+
+
+def _tripped(text: str) -> str:
+    """A guard's lines from the one that says that it struck; "" where it did not."""
+    lines = text.splitlines()
+    return "\n".join(lines[next((i for i, line in enumerate(lines) if "TRIPPED" in line), len(lines)) :])

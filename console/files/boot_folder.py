@@ -104,6 +104,23 @@ class BootFolder:
                 self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
             self._logs[rank].append(data)
 
+    def append_guard(self, rank: int, text: str) -> None:
+        """Lines of `rankR.guard`: what the memory guard beside a rank did. A trip is written once."""
+        path = self.path / f"rank{rank}.guard"
+        if "TRIPPED" in text:
+            try:
+                if b"TRIPPED" in path.read_bytes():
+                    return
+            except FileNotFoundError:
+                pass  # the first lines of this guard
+            except OSError as error:
+                raise trouble("cannot be read", path, error) from error
+        file = Appender(path, lines=True)
+        try:
+            file.append(mask_text(text, self._secrets).encode("utf-8", "replace"), flush=True)
+        finally:
+            file.close()
+
     def sync(self) -> None:
         """Logs and events to the disk itself: before the nodes' own copies are removed."""
         for file in (*self._logs.values(), self._events):

@@ -365,6 +365,11 @@ class Follower:
             if found is not None:
                 self.apply(found)
 
+    def keep_guard(self, rank: int, text: str) -> None:
+        """Lines of what the guard of a rank did, into the boot's folder."""
+        if any(r.rank == rank for r in self.state.ranks):
+            self._keeper.guard(rank, text)
+
     def guard_tripped(self, node: str, marker: str) -> None:
         """A guard on a node ended its rank; marker: its numbers in words."""
         self._explainer.guard(node, marker)

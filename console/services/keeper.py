@@ -122,6 +122,9 @@ class Keeper:
         data = b"\n".join(lines) + b"\n"
         self._do(lambda folder: folder.append_log(rank, data))
 
+    def guard(self, rank: int, text: str) -> None:
+        self._do(lambda folder: folder.append_guard(rank, text))
+
     def sample(self, sample: Sample) -> None:
         """A node's figures, into the lowest and highest of ten seconds."""
         values: dict[str, float] = {}

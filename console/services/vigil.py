@@ -19,6 +19,7 @@ from console.services.alarms import AlarmBook
 from console.services.engine_figures import EngineFigures
 from console.services.follower import Follower
 from console.services.guard import GuardService, marker_text
+from console.services.guard_log import GuardLog
 from console.services.hub import LogLine, NodeView
 from console.services.recorder import Recorder
 from console.services.series import SeriesBook
@@ -79,6 +80,7 @@ class Vigil:
         self._available: dict[str, int] = {}
         self._empty: dict[str, Float] = {}
         self._slopes: dict[str, Float] = {}
+        self._guard_log = GuardLog()
         self._trips: set[tuple[str, str, int]] = set()
         self._starting: list[asyncio.Task[Any]] = []
         self._unguarded: dict[tuple[str, str], float] = {}
@@ -103,6 +105,7 @@ class Vigil:
         self.alarms.sampled(sample, empty)
         if not isinstance(sample.guards, Absent):
             for guard in sample.guards:
+                self._keep(sample, guard)
                 if guard.trip is not None:
                     self._tripped(sample, guard, guard.trip)
             self._miss(sample, {g.deployment for g in sample.guards if g.running})
@@ -182,6 +185,11 @@ class Vigil:
             self.recorder.close()
 
     # -- guards -------------------------------------------------------------------------------------------------
+
+    def _keep(self, sample: Sample, guard: Guard) -> None:
+        follower = self._follower(guard.deployment)
+        if follower is not None and (lines := self._guard_log.news(sample.node, guard, self._clock.wall())):
+            follower.keep_guard(guard.rank, lines)
 
     def _tripped(self, sample: Sample, guard: Guard, trip: GuardTrip) -> None:
         key = (sample.node, guard.deployment, guard.rank)

@@ -404,3 +404,32 @@ def test_a_recorder_that_cannot_write_says_so_once(tmp_path: Path, monkeypatch: 
     recorder.event("d", OPENING)
     recorder.event("d", OPENING)
     assert len(told) == 1 and "No space left" in told[0]
+
+
+def test_what_a_guard_did_lies_beside_the_ranks_log_and_is_the_cause(tmp_path: Path) -> None:
+    from console.enginelog.diagnose import diagnose
+    from console.files.boot_folder import BootFolder
+    from console.files.evidence_folder import find_evidence
+    from console.services.guard_log import GuardLog
+
+    log = GuardLog()
+    runs = Guard("d", 1, True, 0.0, 0.0, "loading", "not told otherwise", 4 * GIB, 9 * GIB, 8 * GIB, -1000, True)
+    trip = GuardTrip(7.0, "loading", 4 * GIB, 3 * GIB, "engine", (), ((-1.0, 5 * GIB), (0.0, 3 * GIB)))
+    ended = replace(runs, running=False, ended="its container ended", trip=trip)
+    lines = [log.news("dgx2", g, 100.0 + n) for n, g in enumerate([runs, runs, replace(runs, at=3.0), ended, ended])]
+    assert [bool(text) for text in lines] == [True, False, False, True, False]
+    with BootFolder(tmp_path, 11) as folder:
+        for _ in range(2):  # a second console tells it again
+            for text in lines:
+                if text:
+                    folder.append_guard(1, text)
+        folder.append_log(0, b"2026-11-30T03:00:00.000000000Z INFO one\n")
+        folder.append_log(1, b"2026-11-30T03:00:00.000000000Z INFO one\n")
+    text = (tmp_path / "rank1.guard").read_text()
+    assert text.count("TRIPPED: the memory guard on dgx2 killed rank 1 through the container engine: 3.00 GiB") == 1
+    assert "runs: floor 4.00 GiB while loading (not told otherwise), lowest so far 8.00 GiB" in text
+    assert "has ended: its container ended" in text
+    found = find_evidence([str(tmp_path)])
+    cause = diagnose([], found.states, found.kernel, found.guard).cause
+    assert cause is not None and (cause.cls, cause.rank) == ("guard_tripped", 1)
+    assert cause.evidence[0].startswith("TRIPPED: the memory guard on dgx2")
