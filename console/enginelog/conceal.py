@@ -19,7 +19,15 @@ _ARGUMENT: Final = re.compile(
 
 def conceal_arguments(line: str) -> str:
     """The line with values of secret arguments and secret-looking words masked; an empty or None value stays."""
-    if not any(hint in line for hint in SECRET_HINTS):
+    # Written out: every line of an unknown shape comes by here.
+    if (
+        "@" not in line
+        and "hf_" not in line
+        and "sk-" not in line
+        and "api_key" not in line
+        and "assword" not in line
+        and "Bearer " not in line
+    ):
         return line
     return mask_text(_ARGUMENT.sub(_masked, line))
 

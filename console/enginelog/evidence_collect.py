@@ -13,6 +13,7 @@ from console.enginelog.records import Record, docker_lag
 from console.enginelog.signatures import matches
 from console.enginelog.signatures_model import Kind
 from console.enginelog.signatures_neutral import STOPPING
+from console.enginelog.telltale import BEFORE, CHAINED, FIRED_UP, MAYBE_BEFORE, ORPHAN, TRACEBACK
 
 _MAX_HITS: Final = 400
 _MAX_EACH: Final = 6
@@ -26,37 +27,14 @@ _LAG_GROWS_S: Final = 60.0
 _LAG_LOOKS: Final = 5000
 # Of ordinary lines one in 64 is looked at: chosen by its number, so that it is the same however the stream is cut.
 _LAG_EVERY: Final = 63
-_CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})')
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
 _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
-# What launchers, service managers and older engines put before a line, and the record leaves in its text.
-_BEFORE: Final = re.compile(
-    "(?:"
-    + "|".join(
-        (
-            r"\[[Rr]ank ?\d{1,6}\]:? ?(?!\[)",
-            r"\[\d{4}-\d\d-\d\dT[\d:.]{8,20}Z\] ?",
-            r"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \S{1,60} [^\s:]{1,60}: ?",
-            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,6} \[\w{1,10}\] (?:\(\w{1,20}\) )?",
-            r"\[[IWEF] [\w./\-]{1,80}:\d{1,7}\] ?",
-            r"\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?",
-            r"\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?",
-            r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?",
-        )
-    )
-    + ")+"
-)
 # How the ordinary lines begin that matter all the same.
 _TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Parent ", "No avai"})
 _WAITS: Final = "No available shared memory broadcast block"
-_MAYBE: Final = frozenset("[(0123456789DIWECAFJMNOS")
-_FIRED_UP: Final = "The server is fired up and ready"
-_TRACEBACK: Final = "Traceback (most recent call last)"
 _LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d |\[([IWEF]) ")
 _LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
-# The last line of a traceback whose beginning is not at hand.
-_ORPHAN: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt): ")
 _Key = tuple[str | None, int | None, bool]
 
 
@@ -127,8 +105,9 @@ class CauseCollector:
                 if not record.index & every:
                     self._lag(record)
             elif record.kind != "progress" and record.level != "DEBUG":
-                self._timed(position)
-                self._look(record)
+                if record.hints is None or record.hints.fault or self._open or self._follow is not None:
+                    self._timed(position)
+                    self._look(record)
                 self._lag(record)
         self._timed(len(batch) - 1)
         self._batch = []
@@ -192,7 +171,7 @@ class CauseCollector:
 
     def _look(self, record: Record) -> None:
         text = record.text
-        if text[:1] in _MAYBE and (before := _BEFORE.match(text)):
+        if text[:1] in MAYBE_BEFORE and (before := BEFORE.match(text)):
             level = _LEVEL.search(before[0])
             known = record.level if level is None else level[1] or _LETTERS[level[2]]
             record = replace(record, text=text[before.end() :], level=known)
@@ -203,12 +182,12 @@ class CauseCollector:
         if self._follow is not None and self._follow[0] == key:
             self._followed(text)
         first = text[:1]
-        if _TRACEBACK in text:
+        if TRACEBACK in text:
             if len(self._open) >= _MAX_OPEN:
                 self._open.clear()
             self._open[key] = opened = _Open(record.index, record.docker_at, key in self._chain)
             self._chain.discard(key)
-            if not text.startswith(_TRACEBACK):
+            if not text.startswith(TRACEBACK):
                 # "… hit an exception: Traceback": some writers give the lines that follow no head.
                 self._open[(None, None, False)] = opened
                 self._match(record, key, False)
@@ -223,13 +202,13 @@ class CauseCollector:
             if _EXCEPTION.match(text):
                 self._traced(record, trace, key)
                 return
-        if text.startswith(_CHAINED):
+        if text.startswith(CHAINED):
             self._chain.add(key)
             return
-        if self._ready is None and _FIRED_UP in text:
+        if self._ready is None and FIRED_UP in text:
             self._ready = Mark(record.index, record.docker_at, self._log_at)
             return
-        orphan = record.kind == "raw" and record.level is None and _ORPHAN.match(text) is not None
+        orphan = record.kind == "raw" and record.level is None and ORPHAN.match(text) is not None
         self._match(record, key, orphan)
 
     def _traced(self, record: Record, trace: _Open, key: _Key) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 # vllm/logger.py: `[(proc pid=N) ]LEVEL MM-DD HH:MM:SS [file.py:line] message`; Ray adds `, ip=...` to the parenthesis.
@@ -11,10 +12,10 @@ _PROC: Final = r"\(([A-Za-z_][\w.\-]{0,63}) pid=(\d{1,10})(?:, ip=[^)\s]{1,64})?
 _LEVEL: Final = r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _ENGINE: Final = _LEVEL + r" (\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[([\w./\\<>\-]{1,200}:\d{1,7})\] ?"
 HEAD: Final = re.compile(rf"(?:{_PROC})?{_ENGINE}")
-# Whole lines of a chunk at once, by findall: (second, nanoseconds, parenthesis, level, time, source, rest).
+# A whole line: (second, nanoseconds, parenthesis, level, time, source, rest).
 _REST: Final = rf"(?:(\([A-Za-z_][\w.\-]{{0,63}} pid=\d{{1,10}}\)) ?)?(?:{_ENGINE})?(.*)$"
-CHUNK: Final = re.compile(rf"^()(){_REST}", re.MULTILINE)
-STAMPED_CHUNK: Final = re.compile(rf"^(?:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d)\.([0-9]{{9}})Z )?{_REST}", re.MULTILINE)
+LINE: Final = re.compile(rf"()(){_REST}", re.DOTALL)
+STAMPED_LINE: Final = re.compile(rf"(?:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d)\.([0-9]{{9}})Z )?{_REST}", re.DOTALL)
 PROCESS: Final = re.compile(_PROC)
 # Docker writes nine digits and Z; podman and nerdctl may write fewer, and the node's own offset.
 STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)")
@@ -51,14 +52,26 @@ LEAP_YEAR: Final = 366 * DAY
 
 def log_seconds(stamp: str) -> float | None:
     """`MM-DD HH:MM:SS` as seconds from the start of an unnamed leap year in an unnamed zone; None if it is no date."""
+    base = _minutes.get(stamp[:11])
+    if base is None:
+        base = _remembered(_minutes, stamp[:11], _minute_of_year(stamp))
     try:
-        month, day = int(stamp[:2]), int(stamp[3:5])
-        hour, minute, second = int(stamp[6:8]), int(stamp[9:11]), int(stamp[12:14])
+        second = int(stamp[12:14])
     except ValueError:
         return None
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
-        return None
-    return (_BEFORE[month - 1] + day - 1) * DAY + hour * 3600.0 + minute * 60.0 + second
+    # What is no minute is none in any second of it.
+    return base + second if base >= 0 and second <= 60 else None
+
+
+def _minute_of_year(stamp: str) -> float:
+    """Seconds at the beginning of the minute; negative where there is no such minute."""
+    try:
+        month, day, hour, minute = int(stamp[:2]), int(stamp[3:5]), int(stamp[6:8]), int(stamp[9:11])
+    except ValueError:
+        return -1.0
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
+        return -1.0
+    return (_BEFORE[month - 1] + day - 1) * DAY + hour * 3600.0 + minute * 60.0
 
 
 def elapsed(earlier: float, later: float) -> float:
@@ -68,7 +81,40 @@ def elapsed(earlier: float, later: float) -> float:
 
 def epoch_seconds(second: str, zone: str) -> float | None:
     """`YYYY-MM-DDTHH:MM:SS` and its zone as epoch seconds; None if there is no such moment."""
+    if zone != "Z" or not second[17:].isdecimal() or int(second[17:]) > 59:
+        return _epoch(second, zone)
+    base = _epoch_minutes.get(second[:17])
+    if base is None:
+        at = _epoch(second[:17] + "00", "Z")
+        base = _remembered(_epoch_minutes, second[:17], -1e18 if at is None else at)
+    return base + int(second[17:]) if base > -1e17 else None
+
+
+def _epoch(second: str, zone: str) -> float | None:
     try:
         return datetime.fromisoformat(second + ("+00:00" if zone == "Z" else zone)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+# Lines come in the order of time, many to a minute: its beginning is worked out once. Bounded.
+_minutes: dict[str, float] = {}
+_epoch_minutes: dict[str, float] = {}
+_MOST_MINUTES: Final = 4096
+
+
+@lru_cache(64)
+def day_of_year(day: float) -> float | None:
+    """The seconds of `log_seconds` at which a day begins; day: days since the epoch. None for one without a date."""
+    try:
+        moment = datetime.fromtimestamp(day * DAY, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return (_BEFORE[moment.month - 1] + moment.day - 1) * DAY
+
+
+def _remembered(table: dict[str, float], key: str, value: float) -> float:
+    if len(table) >= _MOST_MINUTES:
+        table.clear()
+    table[key] = value
+    return value

@@ -59,6 +59,7 @@ PHRASES: Final = {
 }
 MATTERS: Final = re.compile("|".join(PHRASES.values()))
 _EACH: Final = {name: re.compile(phrase) for name, phrase in PHRASES.items()}
+SERVED: Final = _EACH["served"]
 _KNOWN: Final = 512
 
 
@@ -67,6 +68,13 @@ class Index:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+
+    def names(self, text: str) -> tuple[str, ...]:
+        """All that stand in a text, in their order."""
+        found = MATTERS.search(text)
+        if found is None:
+            return ()
+        return tuple(dict.fromkeys(self.name(each[0]) for each in MATTERS.finditer(text)))
 
     def name(self, words: str) -> str:
         known = self._names.get(words)

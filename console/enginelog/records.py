@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from typing import Final
 
 from console.base.secrets import MASK
@@ -22,11 +21,11 @@ from console.enginelog.pieces import (
     headless,
     is_compose,
 )
+from console.enginelog.skeleton import DIGITS, Hints, Plans
 
 TEXT_LIMIT: Final = 8192
 # Docker cuts a line into entries of 16 KiB and stamps each; in characters of four bytes that is 4096.
 _MID_STAMP_FROM: Final = 4096
-_CONTROL_BYTES: Final = bytes(b for b in range(32) if b != 10) + b"\x7f"
 _MAX_OPEN: Final = 256
 _EARLIER_LIMIT: Final = 16 * 1024
 _AFTER_CR: Final = 1
@@ -48,6 +47,7 @@ class Record:
     continuation: a further line of the message before it (traceback lines; header lines after a `\\r\\n`).
     kind: engine, nccl, torch, uvicorn, progress, raw.
     earlier: what a progress line overwrote by `\\r`, raw, for `progress.steps`; empty elsewhere.
+    hints: what the text can say, where its shape is known; None: nobody has looked.
     """
 
     rank: int | None
@@ -62,6 +62,7 @@ class Record:
     continuation: bool
     kind: str
     earlier: str = ""
+    hints: Hints | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -81,6 +82,10 @@ class _Draft:
     continuation: bool
     kind: str
     earlier: str = ""
+    hints: Hints | None = None
+
+
+_PLANS: Final = Plans()
 
 
 def docker_lag(record: Record) -> float | None:
@@ -88,12 +93,9 @@ def docker_lag(record: Record) -> float | None:
     images set no zone); minutes of it mean a node that thrashes. None where either time is missing."""
     if record.docker_at is None or record.log_at is None:
         return None
-    try:
-        moment = datetime.fromtimestamp(record.docker_at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    at = shape.log_seconds(moment.strftime("%m-%d %H:%M:%S"))
-    return None if at is None else shape.elapsed(record.log_at, at + moment.microsecond / 1e6)
+    day, seconds = divmod(record.docker_at, shape.DAY)
+    begins = shape.day_of_year(day)
+    return None if begins is None else shape.elapsed(record.log_at, begins + seconds)
 
 
 class Decoder:
@@ -168,60 +170,120 @@ class Decoder:
             self._dropped = True
 
     def _lines(self, data: bytes) -> list[Record]:
-        plain = data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
         text = data.decode("utf-8", errors="replace")
-        text = self._conceal(text)
-        out: list[Record] = []
-        index = self.lines - 1
-        rank = self.rank
+        if self._secrets and any(secret in text for secret in self._secrets):
+            text = self._conceal(text)
+            data = text.encode()
         lines = text.split("\n")
-        shapes = (shape.STAMPED_CHUNK if self._stamps else shape.CHUNK).findall(text)
-        for second, nanos, paren, level, stamp, source, said in shapes:
-            index += 1
-            cr = False
-            if not plain and not said.isprintable():
-                if not level and said[:1] == "\r" and said.replace("\r", "").isprintable():
-                    steps = [step for step in said.split("\r") if step and not step.isspace()]
-                    if steps and shape.BAR.search(steps[-1][-SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
-                        self._bar(steps, index, second, nanos, paren, said.endswith("\r"), out)
+        out: list[Record] = []
+        if self._stamps:
+            self._planned(lines, data.translate(DIGITS).split(b"\n"), out)
+        else:
+            for index, line in enumerate(lines, self.lines):
+                self._line(line, index, out)
+        self.lines += len(lines)
+        return out
+
+    def _planned(self, lines: list[str], skeletons: list[bytes], out: list[Record]) -> None:
+        """Lines of known shapes by their plans, the others the long way. Dense, because all that comes goes through."""
+        known, new, rank, writers = _PLANS.known, object.__new__, self.rank, self._writers
+        last, last_at, clock, clock_at = "", 0.0, "", self._log_at
+        for index, (line, skeleton) in enumerate(zip(lines, skeletons, strict=True), self.lines):
+            plan = known.get(skeleton)
+            if plan is None:
+                self._line(line, index, out)
+                _PLANS.meet(skeleton)
+                continue
+            stamped, paren, paren_end, stamp, source, source_end, pid, pid_end, start, end, level, kind, flags = plan
+            cr, turns, hints = flags
+            draft = new(_Draft)
+            if stamped:
+                second = line[:19]
+                if second != last:
+                    found = shape.epoch_seconds(second, "Z")
+                    if found is None:
+                        self._line(line, index, out)
                         continue
-                cr = said.endswith("\r")
-                body = said.rstrip("\r")
-                if not cr or not body.isprintable():
-                    self._broken(lines[index - self.lines], index, out)
-                    continue
-                said = body
-            at: float | None = None
-            if second:
-                if second != self._second:
-                    self._second, self._second_at = second, shape.epoch_seconds(second, "Z")
-                if self._second_at is None:
-                    self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
-                    continue
-                at = self._second_at + int(nanos) / 1e9
-            if len(said) > _MID_STAMP_FROM or (level and ".py:" in said and shape.HEAD.search(said)):
-                self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
-                continue
-            if level:
-                process, pid = self._writer(paren) if paren else (None, None)
-                if stamp != self._log_text:
-                    self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
-                log_at, kind, odd = self._log_at, "engine", False
-            elif said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
-                self._odd(lines[index - self.lines].rstrip("\r"), index, None, False, None, None, cr, out)
-                continue
+                    last, last_at = second, found
+                draft.docker_at = last_at + int(line[20:29]) / 1e9
             else:
-                process, pid = self._writer(paren) if paren else (None, None)
-                said, log_at, level, process, pid, source, kind = headless(said, process, pid)
-                odd = kind == "torch" and source is None
-            more = odd
-            if cr or self._open or said[:1] in " T":
-                more = self._continues((process, pid, kind == "engine"), said, cr) or odd
-            draft = _Draft(rank, index, at, log_at, level, process, pid, source, said, more, kind, "")
+                draft.docker_at = None
+            if paren >= 0:
+                who = line[paren:paren_end]
+                draft.process, draft.pid = writers.get(who) or self._writer(who)
+            else:
+                draft.process = draft.pid = None
+            if pid >= 0:
+                draft.pid = int(line[pid:pid_end])
+            if stamp >= 0:
+                if line[stamp : stamp + 14] != clock:
+                    clock = line[stamp : stamp + 14]
+                    clock_at = shape.log_seconds(clock)
+                draft.log_at = clock_at
+            else:
+                draft.log_at = None
+            draft.rank = rank
+            draft.index = index
+            draft.level = level
+            draft.source = line[source:source_end] if source >= 0 else None
+            draft.text = said = line[start:end]
+            draft.kind = kind
+            draft.earlier = ""
+            draft.hints = hints
+            draft.continuation = (cr or turns or bool(self._open)) and self._continues(
+                (draft.process, draft.pid, kind == "engine"), said, cr
+            )
             draft.__class__ = Record  # type: ignore[assignment]
             out.append(draft)  # type: ignore[arg-type]
-        self.lines = index + 1
-        return out
+
+    def _line(self, line: str, index: int, out: list[Record]) -> None:
+        """Any line, whatever its shape."""
+        line = conceal_arguments(line)
+        found = (shape.STAMPED_LINE if self._stamps else shape.LINE).match(line)
+        assert found is not None  # every part of the shape may be missing
+        level: str | None
+        source: str | None
+        second, nanos, paren, level, stamp, source, said = found.groups("")
+        cr = False
+        if not said.isprintable():
+            if not level and said[:1] == "\r" and said.replace("\r", "").isprintable():
+                steps = [step for step in said.split("\r") if step and not step.isspace()]
+                if steps and shape.BAR.search(steps[-1][-SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
+                    self._bar(steps, index, second, nanos, paren, said.endswith("\r"), out)
+                    return
+            cr = said.endswith("\r")
+            body = said.rstrip("\r")
+            if not cr or not body.isprintable():
+                self._broken(line, index, out)
+                return
+            said = body
+        at: float | None = None
+        if second:
+            if second != self._second:
+                self._second, self._second_at = second, shape.epoch_seconds(second, "Z")
+            if self._second_at is None:
+                self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
+                return
+            at = self._second_at + int(nanos) / 1e9
+        if len(said) > _MID_STAMP_FROM or (level and ".py:" in said and shape.HEAD.search(said)):
+            self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
+            return
+        process, pid = self._writer(paren) if paren else (None, None)
+        log_at: float | None = None
+        if level:
+            if stamp != self._log_text:
+                self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
+            log_at, kind, odd = self._log_at, "engine", False
+        elif said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
+            self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
+            return
+        else:
+            said, log_at, level, process, pid, source, kind = headless(said, process, pid)
+            odd = kind == "torch" and source is None
+        more = odd
+        if cr or self._open or said[:1] in " T":
+            more = self._continues((process, pid, kind == "engine"), said, cr) or odd
+        out.append(Record(self.rank, index, at, log_at, level, process, pid, source, said, more, kind))
 
     def _bar(
         self, steps: list[str], index: int, second: str, nanos: str, paren: str, cr: bool, out: list[Record]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Final
 
+from console.enginelog.digits import any_digit, zeroed
 from console.enginelog.signatures_around import AROUND
 from console.enginelog.signatures_files import FILES
 from console.enginelog.signatures_kernels import KERNELS
@@ -48,6 +51,7 @@ UNSEEN: Final = {
     "jit_compile_slow": ("Kernels are still being compiled.", "wait; keep the caches so that it happens once"),
 }
 _LONGEST: Final = 4000
+_NONE: Final[frozenset[str]] = frozenset()
 # Letters and digits make words; everything else parts them. A line is looked up by its words, not by every key.
 _PARTED: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 
@@ -81,16 +85,58 @@ def advice(cls: str) -> tuple[str, str]:
     return (known.sentence, known.action) if known is not None else (cls.replace("_", " "), "")
 
 
+_BYTES: Final = frozenset(word.encode() for word in _WORDS)
+_PARTED_BYTES: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+
+
+@cache
+def _loose(signature: Signature) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    keys = tuple(map(zeroed, signature.keys))
+    try:
+        return keys, re.compile(any_digit(signature.pattern.pattern), signature.pattern.flags)
+    except ValueError:
+        return keys, None
+
+
+@cache
+def _loose_index() -> dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str] | None], ...]]:
+    """The index for zeroed texts; made at the first need: most commands read no log."""
+    out: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str] | None], ...]] = {}
+    for word, found in _INDEX.items():
+        out[zeroed(word)] = (*out.get(zeroed(word), ()), *map(_loose, found))
+    return out
+
+
+def may_match(text: str) -> bool:
+    """False: no signature is in this text, nor in any other that differs from it in digits alone."""
+    text = zeroed(text)
+    index = _loose_index()
+    for word in index.keys() & text.translate(_PARTED).split():
+        for keys, pattern in index[word]:
+            if any(key in text for key in keys) and (pattern is None or pattern.search(text)):
+                return True
+    return False
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a line by which signatures are looked up."""
+    if not text.isascii():
+        return _WORDS.intersection(text.translate(_PARTED).split())
+    # Four times as fast, and the same.
+    found = _BYTES.intersection(text.encode().translate(_PARTED_BYTES).split())
+    return frozenset(word.decode() for word in found) if found else _NONE
+
+
 def matches(text: str) -> list[tuple[Signature, dict[str, str]]]:
     """Signatures that a line shows with what they caught, the most telling first; none where a benign one is among
     them."""
-    words = text.translate(_PARTED).split()
-    if _WORDS.isdisjoint(words):
+    words = _words(text)
+    if not words:
         return []
     text = text if len(text) <= _LONGEST else text[: _LONGEST // 2] + " " + text[-_LONGEST // 2 :]
     found: list[tuple[Signature, dict[str, str]]] = []
     seen: set[int] = set()
-    for word in _WORDS.intersection(words):
+    for word in words:
         for signature in _INDEX[word]:
             if id(signature) in seen:
                 continue

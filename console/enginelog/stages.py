@@ -19,6 +19,8 @@ _QUOTES_A_USER: Final = "Received request"
 
 
 _MOST_PASSES: Final = 8
+# As much of a bar's line as tells it from another bar.
+_LABEL: Final = 24
 
 
 class StageTracker(Listener):
@@ -52,19 +54,35 @@ class StageTracker(Listener):
         self._network_known = False
 
     def feed(self, records: Iterable[Record]) -> None:
-        search = say.MATTERS.search
+        handlers = self._handlers
+        label, bar = "", None
         for record in records:
             self.records += 1
-            text, kind = record.text, record.kind
+            text, kind, hints = record.text, record.kind, record.hints
             if kind == "progress":
+                if text[:_LABEL] == label:
+                    bar = record  # of a bar's many states the last one counts
+                    continue
+                if bar is not None:
+                    self._on_bar(bar.text, bar)
                 self._on_bar(text, record)
+                label, bar = text[:_LABEL], None
                 continue
+            if label and text:
+                if bar is not None:
+                    self._on_bar(bar.text, bar)
+                label, bar = "", None
             if kind == "uvicorn" and (self.ready or (Stage.HTTP in self._closed and "startup" not in text)):
                 continue
             if kind == "nccl" and self._network_known and "NET/Socket" not in text:
                 continue
-            found = search(text)
-            if found is None:
+            if hints is not None:
+                names = hints.phrases
+                if not names and self._opened and kind != "raw":
+                    continue
+            else:
+                names = self._index.names(text)
+            if not names:
                 if kind == "raw" and ": error: " in text:
                     self._on_fatal(text, record)
                 elif not self._opened and kind == "engine":
@@ -74,13 +92,10 @@ class StageTracker(Listener):
                 continue
             if Stage.ARGUMENTS not in self._opened:
                 self._open(Stage.ARGUMENTS, record)
-            seen: set[str] = set()
-            while found is not None:
-                name = self._index.name(found[0])
-                if name not in seen:
-                    seen.add(name)
-                    self._handlers[name](text, record)
-                found = search(text, found.end())
+            for name in names:
+                handlers[name](text, record)
+        if bar is not None:
+            self._on_bar(bar.text, bar)
 
     def watch(self, partial: str) -> None:
         """A progress bar whose line has not ended yet (`Decoder.partial`): moves `progress`, opens no stage."""
@@ -324,7 +339,7 @@ class StageTracker(Listener):
 
     def _on_served(self, text: str, record: Record) -> None:
         # Uvicorn answers nothing before its start-up is complete: a tail that begins later still shows that it was.
-        if record.kind == "uvicorn" and self.is_head:
+        if record.kind == "uvicorn" and self.is_head and say.SERVED.search(text):
             self._open(Stage.HTTP, record, "up")
             self._close(Stage.HTTP, record, inferred=True)
 

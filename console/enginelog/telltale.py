@@ -1,0 +1,46 @@
+"""What a line must hold to matter to the search for causes: one look tells most lines from those that may."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from console.enginelog.signatures import may_match
+
+# What launchers, service managers and older engines put before a line, and the record leaves in its text.
+BEFORE: Final = re.compile(
+    "(?:"
+    + "|".join(
+        (
+            r"\[[Rr]ank ?\d{1,6}\]:? ?(?!\[)",
+            r"\[\d{4}-\d\d-\d\dT[\d:.]{8,20}Z\] ?",
+            r"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \S{1,60} [^\s:]{1,60}: ?",
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,6} \[\w{1,10}\] (?:\(\w{1,20}\) )?",
+            r"\[[IWEF] [\w./\-]{1,80}:\d{1,7}\] ?",
+            r"\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?",
+            r"\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?",
+            r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?",
+        )
+    )
+    + ")+"
+)
+MAYBE_BEFORE: Final = frozenset("[(0123456789DIWECAFJMNOS")
+CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
+FIRED_UP: Final = "The server is fired up and ready"
+TRACEBACK: Final = "Traceback (most recent call last)"
+# The last line of a traceback whose beginning is not at hand.
+ORPHAN: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt): ")
+
+
+def touches(text: str) -> bool:
+    """Whether a text, its digits replaced by zeros or not, can matter to the causes, apart from what came before it.
+
+    False is certain for every text that differs from it in digits alone."""
+    return (
+        BEFORE.match(text) is not None
+        or TRACEBACK in text
+        or text.startswith(CHAINED)
+        or FIRED_UP in text
+        or ORPHAN.match(text) is not None
+        or may_match(text)
+    )
