@@ -27,7 +27,7 @@ from console.services.image_sync import NodeImage, sync_image
 from console.transport.base import Fleet
 from console.transport.pool import make_fleet
 from tests.testbed import image
-from tests.testbed.bed import Bed, BedUnavailable
+from tests.testbed.bed import Bed
 from tests.testbed.host import Host
 
 pytestmark = [pytest.mark.bed, pytest.mark.xdist_group("bed")]
@@ -67,16 +67,6 @@ def pack(target: Path, reference: str, layers: Sequence[bytes], *, user: str = "
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
     return target
-
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    try:
-        bed = Bed.up(4, load_image=False)
-    except BedUnavailable as reason:
-        pytest.skip(str(reason))
-    with bed:
-        yield bed
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +178,7 @@ async def test_without_room_nothing_is_sent(world: World, archive: Path) -> None
     assert not world.has(3)
 
 
+@pytest.mark.slow
 async def test_a_disk_that_fills_costs_only_its_node(world: World, archive: Path) -> None:
     await world.give(archive, 1)
     world.bed[2].fill("/var/lib/docker/tmp", "12m", free=10 << 20)  # where an engine unpacks what is loaded
