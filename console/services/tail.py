@@ -16,6 +16,9 @@ _STAMP_LIMIT = 40  # 2026-11-30T03:00:00.123456789Z; podman writes a zone, and b
 # asks again for this long and drops what is already here, line by line.
 OVERLAP_S = 5.0
 _WINDOW_LINES = 200_000
+# These many are remembered however old they are: a clock that was set back has the engine replay older ones.
+_KEPT_LINES = 20_000
+_SECOND = 19
 _RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # Read, told apart and judged, a line costs some 0.1 ms, and all ranks' logs may come at once: after so many lines the
 # rest of the console has its turn.
@@ -47,13 +50,15 @@ class Resume:
     """What is needed to go on after a cut: the last stamp and the stamps of the lines within the overlap.
 
     A stamp stands for its line: the engine replays in its file's order, so of several lines with one stamp the first
-    ones are those that are held, also where the held copy had a secret masked."""
+    ones are those that are held, also where the held copy had a secret masked.
 
-    def __init__(self) -> None:
-        self._recent: deque[bytes] = deque(maxlen=_WINDOW_LINES)
+    A node's clock may be set back: then the lines to come carry stamps before those that are held, and asking from the
+    latest stamp would pass them by. What counts is the last line's own stamp."""
+
+    def __init__(self, window: int = _WINDOW_LINES) -> None:
+        self._recent: deque[bytes] = deque(maxlen=window)
+        self._window = window
         self._last = b""
-        self._second = b""
-        self._edge = b""
         self._known: Counter[bytes] = Counter()
 
     def seed(self, lines: Sequence[bytes]) -> None:
@@ -67,8 +72,12 @@ class Resume:
         when = _parse(self._last)
         if when is None:
             return ""
-        start = when - timedelta(seconds=OVERLAP_S)
-        return start.strftime("%Y-%m-%dT%H:%M:%SZ")
+        start = (when - timedelta(seconds=OVERLAP_S)).strftime("%Y-%m-%dT%H:%M:%S")
+        middle = self._recent[len(self._recent) // 2].decode("ascii", "replace")
+        if len(self._recent) == self._window and middle > start:
+            # More lines than are remembered came within the overlap: what comes again must be among those that are.
+            return middle
+        return start + _zone(self._last)
 
     def fresh(self, line: bytes) -> bool:
         """True for a line that was not here before; it is remembered."""
@@ -83,20 +92,31 @@ class Resume:
 
     def _remember(self, line: bytes) -> None:
         key = stamp_of(line)
-        self._last = max(self._last, key)
-        self._recent.append(key)
-        if (second := self._last[:19]) != self._second:
-            self._second = second
-            floor = _parse(second)
-            self._edge = _edge(floor) if floor is not None else b""
-        while self._recent and self._recent[0] < self._edge:
-            self._recent.popleft()
+        recent = self._recent
+        recent.append(key)
+        if key[:_SECOND] == self._last[:_SECOND]:
+            self._last = key
+            return
+        self._last = key
+        if len(recent) <= _KEPT_LINES:
+            return
+        floor = _parse(key)
+        if floor is not None:
+            edge = _edge(floor)
+            while len(recent) > _KEPT_LINES and recent[0] < edge:
+                recent.popleft()
 
 
 def stamp_of(line: bytes) -> bytes:
     """The engine's time stamp in front of a line, or nothing."""
     stamp = line[:_STAMP_LIMIT].split(b" ", 1)[0]
     return stamp if len(stamp) >= 20 and stamp[10:11] == b"T" and stamp[:4].isdigit() else b""
+
+
+def _zone(stamp: bytes) -> str:
+    """`Z`, or the offset that podman and nerdctl write on a node that is not set to UTC."""
+    tail = stamp[-6:].decode("ascii", "replace")
+    return tail if tail[:1] in ("+", "-") and tail[3:4] == ":" else "Z"
 
 
 def _edge(floor: datetime) -> bytes:
@@ -185,9 +205,10 @@ class Tail:
                         await asyncio.sleep(0)
             result = stream.result()
         rest = splitter.reset()
-        if stamp_of(rest) and self._resume.fresh(rest):
-            self._sink([rest])
-        elif rest.strip():
+        if stamp_of(rest) and result is not None and result.ok:
+            if self._resume.fresh(rest):  # the log is complete, and its last line has no end
+                self._sink([rest])
+        elif rest.strip() and not stamp_of(rest):
             last_words = rest
         if result is not None and result.ok:
             self.state = "ended"

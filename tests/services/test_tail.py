@@ -130,8 +130,44 @@ def test_an_endless_line_stays_bounded() -> None:
     assert len(line) <= 2000
 
 
+def test_a_clock_that_is_set_back_costs_no_line() -> None:
+    hour = 3_600_000_000
+    before = [stamped(hour + i * 10_000, f"before {i}") for i in range(1000)]
+    after = [stamped(hour - 60_000_000 + i * 10_000, f"after {i}") for i in range(1000)]
+    lines = before + after
+    got = asyncio.run(follow(Engine(lines, [80_000, 90_000, 20_000]), None, random.Random(1)))
+    assert got == lines
+
+
+def test_a_flood_that_outruns_what_is_remembered_comes_once() -> None:
+    lines = [stamped(i, f"line {i}") for i in range(5000)]
+    resume = Resume(window=400)
+    got = []
+    for cut in (1500, 2600, 3999, 5000):
+        since = resume.since().encode().rstrip(b"Z")
+        replayed = [line for line in lines if not since or line.split(b" ")[0].rstrip(b"Z") >= since]
+        got += [line for line in replayed if line in lines[:cut] and resume.fresh(line)]
+    assert got == lines
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-05:30", "Z"])
+def test_the_zone_of_a_node_is_asked_in(zone: str) -> None:
+    resume = Resume()
+    resume.fresh(f"2026-11-30T03:00:07.25{zone} hello".encode())
+    assert resume.since() == f"2026-11-30T03:00:02{zone}"
+
+
+async def test_half_a_line_of_a_reader_that_was_killed_is_not_taken_for_the_line() -> None:
+    whole = b"2026-11-30T03:00:00.000000001Z one\n2026-11-30T03:00:00.000000002Z two and more\n"
+    killed = FakeStream([whole[:-6]], Completed(None, b"", b"", signal="KILL"))
+    link = FakeLink("dgx1", streams=[killed, FakeStream([whole], Completed(0, b"", b""))])
+    got: list[bytes] = []
+    await Tail(link, "docker", "c", got.extend, ManualClock()).run()
+    assert got == whole.split(b"\n")[:-1]
+
+
 def test_podman_stamps_with_a_zone_and_fewer_digits() -> None:
     resume = Resume()
     assert resume.fresh(b"2026-11-30T03:00:01.5+00:00 hello")
-    assert resume.since() == "2026-11-30T02:59:56Z"
+    assert resume.since() == "2026-11-30T02:59:56+00:00"
     assert not resume.fresh(b"2026-11-30T03:00:01.5+00:00 hello")
