@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.message import Message
 
-from console.services.hub import Mark, Replaying
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.pane import Lines
 from console.tui.spans import Line, Span, clip, fit, safe
+
+if TYPE_CHECKING:
+    from console.services.hub import Mark, Replaying
 
 AXIS = 8  # cells at both ends of the line of time
 WIDE = 120  # cells from which one line has room for what happened
