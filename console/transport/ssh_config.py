@@ -29,7 +29,7 @@ class Hop:
     """One connection on the way. alias: what the configuration was asked for; host: where it goes.
 
     identities: private key files in order, `explicit_identities` when the configuration names them. lax: the
-    StrictHostKeyChecking value that the configuration asks for and that is not followed."""
+    StrictHostKeyChecking value that the configuration asks for and that is not followed. ciphers: it names some."""
 
     alias: str
     host: str
@@ -46,6 +46,7 @@ class Hop:
     proxy_command: bool
     lax: str | None = None
     via: tuple[str, ...] = ()
+    ciphers: bool = False
 
     @property
     def address(self) -> str:
@@ -149,6 +150,7 @@ def _hop(
         identities_only=bool(config.get("IdentitiesOnly")),
         agent_path=agent_path,
         host_key_algorithms=config.get("HostKeyAlgorithms") is not None,
+        ciphers=config.get("Ciphers") is not None,
         proxy_command=config.get("ProxyCommand") is not None and not jump,
         lax=_lax(files),
     )

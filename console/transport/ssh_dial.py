@@ -21,6 +21,10 @@ LOGIN_LIMIT_S: Final = 10.0
 KEEPALIVE_S: Final = 2.0
 KEEPALIVE_COUNT: Final = 3
 
+# In front of the others where the configuration names none: asyncssh's chacha20 takes half as much again of the
+# processor for every packet (measured: 60 commands 0.10 s with it, 0.06 s with these).
+FAST_CIPHERS: Final = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
+
 # Without a handler of its own, logging prints a library's warnings on the terminal that the console draws on.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
 
@@ -41,8 +45,10 @@ class _Client(asyncssh.SSHClient):
         self._keys = list(zip(identities.keys, identities.labels, strict=True))
         self._scope = scope
         self._on_lost = on_lost
+        self.conn: asyncssh.SSHClientConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.conn = conn
         self._phase(Phase.GREETING, GREETING_LIMIT_S)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -134,18 +140,27 @@ async def _open_hop(
     identities = await gather_identities(hop)
     attempt.notes = identities.notes
     attempt.phase = Phase.CONNECTING
+    clients: list[_Client] = []
+
+    def client() -> _Client:
+        clients.append(_Client(attempt, identities, scope, on_lost))
+        return clients[-1]
+
+    is_open = False
     try:
         scope = asyncio.timeout(CONNECT_LIMIT_S)
         async with scope:
-            return await asyncssh.connect(
+            conn = await asyncssh.connect(
                 hop.alias,
                 hop.port,
                 options=None,
                 config=list(hop.config),
                 tunnel=tunnel,
-                client_factory=lambda: _Client(attempt, identities, scope, on_lost),
+                client_factory=client,
                 **_arguments(hop),
             )
+        is_open = True  # only outside the limit's scope: it may have passed at the last moment
+        return conn
     except TimeoutError:
         limit = {Phase.CONNECTING: CONNECT_LIMIT_S, Phase.LOGGING_IN: LOGIN_LIMIT_S}.get(
             attempt.phase, GREETING_LIMIT_S
@@ -155,6 +170,9 @@ async def _open_hop(
         raise explain(attempt, error) from error
     finally:
         identities.close()
+        for made in clients:
+            if not is_open and made.conn is not None:
+                made.conn.abort()  # whatever the attempt met, the next one must not find this one still open
 
 
 def _arguments(hop: Hop) -> dict[str, Any]:
@@ -182,6 +200,8 @@ def _arguments(hop: Hop) -> dict[str, Any]:
         "login_timeout": 0,
         "canonicalize_hostname": False,
     }
+    if not hop.ciphers:
+        arguments["encryption_algs"] = FAST_CIPHERS
     if not hop.host_key_algorithms:
         arguments["server_host_key_algs"] = hop.known.algorithms()
     return arguments

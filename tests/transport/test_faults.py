@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +129,49 @@ async def test_a_drop_before_the_greeting_is_tried_again(sshd: Sshd) -> None:
         async with linked(sshd.config(), port=proxy.port) as link:
             assert (await link.run(["true"], timeout=20)).ok
             assert proxy.connects == 3
+
+
+@pytest.mark.parametrize(
+    "says", [b"", b"SSH-2.0-half", b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-x\r\n" + b"\0\0\x01\0" + bytes(300)]
+)
+async def test_an_attempt_is_closed_before_the_next_begins(says: bytes) -> None:
+    """A node that is slow, not gone: an attempt left open would log in beside the next."""
+    opened = most = connects = 0
+    none_left = asyncio.Event()
+
+    async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened, most, connects
+        opened, connects = opened + 1, connects + 1
+        none_left.clear()
+        most = max(most, opened)
+        writer.write(says)
+        with contextlib.suppress(OSError):
+            while await reader.read(65536):
+                pass
+        opened -= 1
+        if not opened:
+            none_left.set()
+
+    clock = OwnClock()
+    async with serving(stall) as port, linked(None, "127.0.0.1", port=port, clock=clock) as link:
+        for _ in range(4):
+            await fails(link)
+            clock.now += link.retry_in
+        assert connects >= 4 and most == 1
+        async with asyncio.timeout(5):
+            await none_left.wait()
+
+
+async def test_ciphers_are_the_fast_ones_where_the_configuration_names_none(sshd: Sshd, tmp_path: Path) -> None:
+    async with linked(sshd.config()) as link:
+        await link.connect(timeout=10)
+        assert link._opened is not None
+        assert link._opened.conn.get_extra_info("send_cipher") == "aes128-gcm@openssh.com"
+    named = tmp_path / "named"
+    named.write_text(f"Ciphers aes256-ctr\nInclude {sshd.config()}\n")
+    async with linked(named) as link:
+        await link.connect(timeout=10)
+        assert link._opened is not None and link._opened.conn.get_extra_info("send_cipher") == "aes256-ctr"
 
 
 async def test_drops_before_the_greeting_are_not_tried_for_ever(sshd: Sshd) -> None:
