@@ -18,9 +18,12 @@ from console.base.toml_locate import Document, key_text, load_document
 from console.base.toml_locate import Path as Key
 from console.boot.night_model import Rules, Step
 from console.files.read import read_text
+from console.plan.codes import CODES
 from console.recipe.words import WordError, split_words
 
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+# A launch refuses with this word too, though no check of a plan has it: `console.services.lease.NO_LEASE`.
+_OTHER_CODES: Final = ("no-lease",)
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -128,6 +131,7 @@ class _Reader:
             table = None
             self.errors.extend(shape_errors(self.doc, error, what="night's file"))
         self._unknown(self.doc.data, QueueTable, ())
+        self._override(self.doc.data.get("override"))
         zone = self._zone(self.doc.data.get("zone"))
         start = self._time(self.doc.data.get("start_after"), zone, self.now, ("start_after",))
         end = self._time(self.doc.data.get("hard_end"), zone, start or self.now, ("hard_end",))
@@ -208,6 +212,17 @@ class _Reader:
         texts = {k: v for k, v in table.items() if v is not False}
         self.errors.extend(env_errors(self.doc, path, texts))
         return {k: v if isinstance(v, str) else None for k, v in table.items()}
+
+    def _override(self, codes: object) -> None:
+        """A code that no check has overrides nothing: the trial that needs it would be refused at 3 a.m."""
+        for i, code in enumerate(codes if isinstance(codes, list) else []):
+            if isinstance(code, str) and code not in CODES and code not in _OTHER_CODES:
+                hint = did_you_mean(code, (*CODES, *_OTHER_CODES))
+                self._wrong(
+                    f"no check has such a code, found {named(code)}",
+                    ("override", i),
+                    hint or "docs/preflight.md has all",
+                )
 
     def _zone(self, name: object) -> tzinfo | None:
         if not isinstance(name, str) or name == "local":

@@ -22,7 +22,7 @@ _cache: dict[str, tuple[_Stamp, SSHKnownHosts]] = {}
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """What the files say of one host. `files` were looked at, in order; `changed_file` holds a key of this host."""
+    """What the files say of one host. `files` were looked at, in order; `key_file`: the first with a key of it."""
 
     keys: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]

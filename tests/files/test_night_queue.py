@@ -32,7 +32,7 @@ start_after = "23:30"
 hard_end = "06:00"
 baseline = "base"
 quiet_min = 10
-override = ["memory-tight"]
+override = ["memory-exhausted", "no-lease"]
 [measure]
 concurrency = [1, 8]
 [[steps]]
@@ -103,6 +103,8 @@ BAD = [
     ('hard_end = "06:00"', "", "hard_end: missing, and the night's file needs it", ""),
     ('zone = "Europe/Berlin"', 'zone = "Berlin"', "q.toml:3:8: zone: no time zone is called", "Europe/Berlin"),
     ("quiet_min = 10", "quite_min = 10", "q.toml:7:1: quite_min", 'did you mean "quiet_min"?'),
+    ("memory-exhausted", "memory-exhaust", "no check has such a code", 'did you mean "memory-exhausted"?'),
+    ("no-lease", "tight", "override[2]: no check has such a code", "docs/preflight.md"),
     ("quiet_min = 10", "max_gpu_temp_c = 200", "must be at most 110, found the number 200", ""),
     ("repeats = 2", "repeats = 0", "must be at least 1", ""),
     ("repeats = 2", 'repeats = "2"', "must be a whole number", "without quotes"),
