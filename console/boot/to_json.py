@@ -11,6 +11,7 @@ from typing import Any
 from console.base.absent import Absent
 from console.boot.events import Cause, Event
 from console.boot.state import BootState, RankState
+from console.boot.words import stage_now
 
 SCHEMA = 1
 
@@ -40,8 +41,10 @@ def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     }
 
 
-def rank_json(rank: RankState, now: float) -> dict[str, Any]:
-    """One rank. state: the container's status; `unknown` with `state_why` where its node does not answer."""
+def rank_json(state: BootState, rank: RankState, now: float) -> dict[str, Any]:
+    """One rank. state: the container's status; `unknown` with `state_why` where its node does not answer.
+    stage_inferred: the stage is concluded from the whole, not said by this rank's log."""
+    stage, since, inferred = stage_now(state, rank)
     known_state = rank.status if rank.reachable else None
     why = rank.trouble if not rank.reachable else ("not seen yet" if rank.status is None else None)
     return {
@@ -53,9 +56,10 @@ def rank_json(rank: RankState, now: float) -> dict[str, Any]:
         "last_state": rank.status,
         "exit_code": rank.exit_code,
         "oom_killed": rank.oom_killed,
-        "stage": rank.stage.word if rank.stage is not None else None,
-        "progress": rank.progress,
-        "stage_s": _since(rank.stage_since, now),
+        "stage": stage.word if stage is not None else None,
+        "stage_inferred": inferred,
+        "progress": rank.progress if stage is rank.stage else None,
+        "stage_s": _since(since, now),
         "last_log_age_s": _since(rank.last_line_at, now),
         "lines": rank.lines,
         "numbers": plain(rank.numbers),
@@ -115,7 +119,7 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
         "failed_node": state.failed_node,
         "stop_result": state.stop_result,
         "steps": [{"name": s.name, "states": dict(s.states), "details": dict(s.details)} for s in state.steps],
-        "ranks": [rank_json(r, now) for r in state.ranks],
+        "ranks": [rank_json(state, r, now) for r in state.ranks],
         "notes": list(state.notes),
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.boot.events import Cause
-from console.boot.state import BootState
+from console.boot.state import BootState, Phase, RankState
+from console.enginelog.stages_model import Stage
 
 
 def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
@@ -39,3 +40,12 @@ def out_of_sight(state: BootState) -> str:
         return f"cannot see {named}{more}{why}; no answer since, so whether the model works is not known"
     works = "the model answers, so " + ("it works" if len(unseen) == 1 else "they work")
     return f"cannot see {named}{more}{why}; {works}"
+
+
+def stage_now(state: BootState, rank: RankState) -> tuple[Stage | None, float | None, bool]:
+    """The stage a rank is in, since when (epoch seconds), and whether that is concluded and not said by its own log.
+
+    A rank that runs while the whole serves is serving, whatever its last line was about: only the head is asked."""
+    if state.phase is Phase.READY and not state.unproven and rank.reachable and rank.status == "running":
+        return Stage.SERVING, state.ready_at, rank.rank != 0
+    return rank.stage, rank.stage_since, False

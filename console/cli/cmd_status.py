@@ -12,7 +12,7 @@ from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
-from console.boot.words import out_of_sight
+from console.boot.words import out_of_sight, stage_now
 from console.cli.follow import tell_notices
 from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
@@ -109,8 +109,9 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
             state = f"unknown (was {r.status})" if r.status else "unknown"
         if r.exit_code is not None:
             state += f" {r.exit_code}"
-        stage = r.stage.word if r.stage is not None else "-"
-        percent = "" if r.progress is None else f"{100 * r.progress:.0f} %"
+        at, _, inferred = stage_now(boot, r)
+        stage = "-" if at is None else f"{at.word}, inferred" if inferred else at.word
+        percent = "" if r.progress is None or at is not r.stage else f"{100 * r.progress:.0f} %"
         age = "" if r.last_line_at is None else duration(now - r.last_line_at)
         rows.append([str(r.rank), r.node, r.container, state, stage, percent, age])
     out.table(["rank", "node", "container", "state", "stage", "done", "last line"], rows, right=[0, 5, 6])

@@ -1,0 +1,51 @@
+"""What is said of a boot in words that hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from console.boot.events import BootOpened, RankRef
+from console.boot.reduce import opened
+from console.boot.state import BootState, Phase
+from console.boot.to_json import deployment_json
+from console.boot.words import stage_now
+from console.enginelog.stages_model import Stage
+
+
+def serving() -> BootState:
+    """Two ranks whose logs said their last word about a stage: the head its API, the worker its graphs."""
+    refs = (RankRef(0, "spark1", "nd-r0"), RankRef(1, "spark2", "nd-r1"))
+    state = opened(
+        BootOpened(100.0, "x-b1", 1, "x", "x", "d", "spark1", refs, launched_at=100.0, deadline_s=600.0, port=8000,
+                   served_name="m")
+    )  # fmt: skip
+    head = replace(state.ranks[0], status="running", stage=Stage.HTTP, stage_since=190.0)
+    worker = replace(state.ranks[1], status="running", stage=Stage.GRAPHS, stage_since=180.0, progress=0.9)
+    return replace(state, phase=Phase.READY, ready_at=200.0, ranks=(head, worker))
+
+
+def test_a_rank_that_runs_while_the_boot_serves_is_serving() -> None:
+    state = serving()
+    assert stage_now(state, state.ranks[0]) == (Stage.SERVING, 200.0, False)
+    assert stage_now(state, state.ranks[1]) == (Stage.SERVING, 200.0, True)
+    rows = deployment_json(state, now=260.0)["ranks"]
+    assert [(r["stage"], r["stage_inferred"], r["stage_s"], r["progress"]) for r in rows] == [
+        ("serving", False, 60.0, None),
+        ("serving", True, 60.0, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change", [{"phase": Phase.DEGRADED}, {"phase": Phase.BOOTING}, {"phase": Phase.STOPPING}, {"unproven": True}]
+)
+def test_where_it_is_not_known_to_serve_the_log_has_the_word(change: dict[str, object]) -> None:
+    state = replace(serving(), **change)  # type: ignore[arg-type]
+    assert stage_now(state, state.ranks[1]) == (Stage.GRAPHS, 180.0, False)
+
+
+def test_a_rank_out_of_sight_is_not_called_serving() -> None:
+    state = serving()
+    lost = replace(state.ranks[1], reachable=False)
+    assert stage_now(replace(state, ranks=(state.ranks[0], lost)), lost)[0] is Stage.GRAPHS
