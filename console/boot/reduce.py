@@ -300,6 +300,8 @@ def _first_death(state: BootState, at: float) -> BootState:
     it. Ends within a second of each other have no order, since each engine stamps by its own clock and in its own time:
     of those, one that was killed is named before one that failed, and that before one that just ended."""
     gone = [r for r in state.ranks if r.status in GONE]
+    if not gone:  # somebody started it again behind our back: the boot failed all the same
+        return state
     start = min(_ended(r, at) for r in gone)
     first = min(gone, key=lambda r: (_ended(r, at) > start + TOGETHER_S, -_violence(r), _ended(r, at), r.rank))
     if state.cause is not None:

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     Group = dict[str, Any]
 
 
+class Refused(ValueError):
+    """The engine answered with an error. status: HTTP's."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+
+
 class UnixHttp(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout or 5.0)
@@ -37,7 +45,9 @@ class UnixHttp(http.client.HTTPConnection):
         self.request("GET", target)
         answer = self.getresponse()
         if answer.status != 200:
-            raise ValueError(f"{self.path} says {answer.status} {answer.read(300).decode('utf-8', 'replace')}")
+            words = answer.read(300).decode("utf-8", "replace")
+            answer.close()
+            raise Refused(answer.status, f"{self.path} says {answer.status} {words}")
         return answer
 
 
@@ -125,9 +135,11 @@ class Engine:
             if stale or kept is None or kept[0] != state or now - kept[1] > 10.0:
                 try:
                     kept = (state, now, detailed(json.loads(self.line.get(f"/containers/{ident}/json").read())))
-                except ValueError:  # removed between the two questions
+                except Refused as refused:
                     self.line.close()
-                    continue
+                    if refused.status != 404:  # an engine in trouble says nothing of the container
+                        raise
+                    continue  # removed between the two questions
             seen[ident] = kept
             rows.append(dict(kept[2], id=ident, **self.usage(kept[2])))
         self.known = seen
@@ -166,8 +178,11 @@ class Engine:
             done = subprocess.run([self.cli, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=5.0)
         except subprocess.TimeoutExpired:
             raise ValueError(f"`{self.cli} {words[0]}` did not end in 5 s") from None
-        if done.returncode and not done.stdout.strip().startswith(b"[{"):
-            raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:300] or f"exit {done.returncode}")
+        said = done.stderr.decode("utf-8", "replace").strip()
+        # What was removed between two questions is missing among the others: only that leaves the answer whole.
+        gone = done.stdout.strip().startswith(b"[{") and all("no such" in line.lower() for line in said.splitlines())
+        if done.returncode and not gone:
+            raise ValueError(said[:300] or f"exit {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
 
     def listen(self) -> None:

@@ -28,6 +28,7 @@ _BAD_LIMIT = 20
 SILENCE_S = 20.0
 # Trouble of no connection: nothing is heard, and nothing is known to be broken.
 QUIET = "quiet"
+FAULT = "console fault"
 
 # A census by the probe takes milliseconds; the command line, asked after that, has its own limit.
 CENSUS_S = 3.0
@@ -97,6 +98,10 @@ class NodeWatch:
             except TransportError as error:
                 self._broken(str(error.trouble), error.what, error.remedy)
                 calm = error.trouble is Trouble.SILENT
+            except Exception as error:  # noqa: BLE001 - whoever hears of a sample may fail over it: it stays watched
+                before = self._sampler.last  # with what came it failed: that is no success to start again from
+                self._broken(FAULT, f"this console failed over what the node said: {type(error).__name__}: {error}", "")
+                calm = False
             else:
                 calm = False
             tries = 0 if self._sampler.last is not before else tries + 1

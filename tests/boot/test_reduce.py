@@ -68,6 +68,15 @@ def test_a_rank_that_ends_fails_the_boot_by_name_whatever_its_code() -> None:
     assert (state.failed_rank, state.failed_node) == (2, "dgx3")
 
 
+def test_a_failed_rank_that_somebody_starts_again_leaves_the_failure_as_told() -> None:
+    failed = add(boot(), *running(), ContainerSeen(T + 50, 1, "exited", 1))
+    back = add(failed, ContainerSeen(T + 60, 1, "running"), *READY)
+    assert (back.phase, back.failed_rank, back.failed_why) == (Phase.FAILED, 1, failed.failed_why)
+    assert back.ranks[1].status == "running"
+    stopped = add(back, StopStarted(T + 70), StopEnded(T + 80, "stopped"))
+    assert stopped.phase is Phase.STOPPED
+
+
 def test_an_earlier_end_that_is_learnt_of_later_takes_the_place_of_the_first() -> None:
     state = add(
         boot(adopted=True),

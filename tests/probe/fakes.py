@@ -141,6 +141,7 @@ class FakeEngine(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: Path) -> None:
         self.containers: dict[str, dict[str, Any]] = {}
+        self.broken: set[str] = set()  # looked at, these get an error of the engine's own
         self.hang = threading.Event()
         self.ended = threading.Event()
         self.listening = threading.Condition()
@@ -190,7 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
             labels = json.loads(parse_qs(url.query)["filters"][0])["label"]
             found = [c for c in engine.containers.values() if labels == ["nightdeck.deployment"]]
             self.answer([{"Id": c["Id"], "State": c["State"]["Status"]} for c in found])
-        elif (ident := url.path.split("/")[2]) in engine.containers:
+        elif (ident := url.path.split("/")[2]) in engine.broken:
+            self.answer({"message": "cannot allocate memory"}, 500)
+        elif ident in engine.containers:
             self.answer(engine.containers[ident])
         else:
             self.answer({"message": "No such container"}, 404)

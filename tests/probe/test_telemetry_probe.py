@@ -210,6 +210,36 @@ def test_a_death_is_told_even_while_the_engine_answers_nothing_else(start, engin
     assert frame.data["part"] == "containers" and frame.data["containers"]["events"][0]["exit_code"] == "137"
 
 
+def test_an_engine_in_trouble_says_nothing_of_a_container(start, engine: FakeEngine) -> None:
+    engine.containers[IDENT] = inspected(IDENT)
+    engine.broken.add(IDENT)
+    console: Console = start()
+    frame = console.until(lambda d: d["containers"].get("why") or d["containers"].get("rows"))
+    assert "500" in frame.data["containers"]["why"] and "cannot allocate memory" in frame.data["containers"]["why"]
+    assert isinstance(Sampler("n").step(frame, received_at=0, wall=0).containers, Absent), "not gone: unknown"
+    engine.broken.clear()
+    console.until(lambda d: d["containers"].get("rows"))
+    del engine.containers[IDENT]
+    console.until(lambda d: d["containers"].get("rows") == [] and not d["containers"]["why"])
+
+
+@pytest.mark.parametrize(("words", "gone"), [("Error: No such container: b", True), ("Error: context deadline", False)])
+def test_the_command_lines_half_an_answer_is_whole_only_where_the_rest_was_removed(
+    root: Path, start, words: str, gone: bool
+) -> None:
+    script = f"""import json, sys
+if sys.argv[1] == 'ps':
+    print({IDENT!r}, 'b' * 64)
+else:
+    print(json.dumps([{inspected(IDENT)!r}]))
+    sys.exit({words!r})
+"""
+    program(root / "bin", "docker", script)
+    console: Console = start()
+    frame = console.until(lambda d: d["containers"].get("rows") or "context" in d["containers"].get("why", ""))
+    assert bool(frame.data["containers"].get("rows")) is gone
+
+
 def test_without_the_socket_the_command_line_is_asked(root: Path, start) -> None:
     answer = f"import json, sys\nprint({IDENT!r} if sys.argv[1] == 'ps' else json.dumps([{inspected(IDENT)!r}]))\n"
     program(root / "bin", "docker", answer)
