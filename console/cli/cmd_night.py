@@ -33,6 +33,9 @@ START_LIMIT_S = 20.0
 # A controller that dies is begun again so often in all; the night itself tries a run no more than twice.
 BEGIN_AGAIN = 5
 BEGIN_AGAIN_S = 2.0
+# -P: the folder that a night is begun in comes first in `sys.path` otherwise, and a `console/` in it, or a module of
+# the standard library's name, would be run all night.
+AGAIN = (sys.executable, "-P", "-m", "console")
 
 
 class SystemClock:
@@ -152,7 +155,7 @@ def _keep(ident: str, store: NightStore, args: argparse.Namespace) -> int:
     """Run the controller, and again where it ends before the night does, however it ended: the baseline must come
     back. A reboot ends this too; then `resume --if-interrupted`, as a start-up command, goes on."""
     for again in range(BEGIN_AGAIN + 1):
-        child = subprocess.Popen([sys.executable, "-m", "console", *_globals(args), "night", "--run-id", ident])
+        child = subprocess.Popen([*AGAIN, *_globals(args), "night", "--run-id", ident])
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _to(child))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -186,7 +189,7 @@ def was_rebooted(row: Mapping[str, Any]) -> bool:
 def _child(words: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", "console", *words],
+            [*AGAIN, *words],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from console.base.errors import NightdeckError
 from console.lab.clock import SPEED_COMMAND
 from console.lab.control import ask
 from console.lab.main import speed_from_environment
 
+# -P: a `console/` in the folder that the lab is started from is not this one.
+SELF: Final = (sys.executable, "-P", "-m", "console.lab")
 _READY_S = 60.0
 _END_S = 10.0
 
@@ -44,7 +48,7 @@ class LabHandle:
             try:
                 await asyncio.wait_for(self._process.wait(), _END_S)
             except TimeoutError:
-                self._process.kill()
+                kill(self._process)
                 await self._process.wait()
                 await asyncio.to_thread(shutil.rmtree, self.control_socket.parent, True)
         if self.own:
@@ -82,17 +86,15 @@ async def start_lab(
         words += ["--image", image]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "console.lab", *words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-    )  # fmt: skip
+        *SELF, *words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
     assert process.stdout is not None and process.stderr is not None
     try:
         line = await asyncio.wait_for(process.stdout.readline(), _READY_S)
         state = json.loads(line)
         return LabHandle(Path(state["cluster"]), Path(state["folder"]), Path(state["control"]), own, process)
     except (TimeoutError, ValueError, KeyError) as e:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+        kill(process)
         said = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
         await process.wait()
         if own:
@@ -101,11 +103,19 @@ async def start_lab(
             "the lab did not start", remedy=said[-1] if said else f"{type(e).__name__} after {_READY_S:g} s"
         ) from e
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        kill(process)
+        await process.wait()
         if own:
             shutil.rmtree(where, ignore_errors=True)
         raise
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Without the look that `Process.kill` takes first: that look would reap a child which asyncio waits for, and
+    asyncio would complain of an unknown child on the terminal. Until it is waited for its number is its own."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 @contextlib.asynccontextmanager

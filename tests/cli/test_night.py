@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from console.cli import cmd_night
+from console.lab import embedded
 from tests.cli.conftest import LabConsole, MakeLab, Ran
 from tests.cli.test_ledger_commands import write
 
@@ -137,3 +140,17 @@ def test_a_queue_with_a_recipe_that_is_not_there_is_refused_at_dusk(night: Night
     assert ran.code == 2 and 'no recipe is called "smal"' in ran.err and 'did you mean "small"?' in ran.err
     assert night.run("night", "status").code == 2
     assert night.run("--read-only", "night", str(night.queue)).code == 2
+
+
+def test_a_night_runs_this_console_and_not_one_of_the_folder_it_is_begun_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "console").mkdir()
+    for name in ("__init__.py", "__main__.py", "lab.py"):
+        (tmp_path / "console" / name).write_text("raise SystemExit('of the folder')")
+    (tmp_path / "secrets.py").write_text("raise SystemExit('of the folder')")
+    monkeypatch.chdir(tmp_path)
+    child = cmd_night._child(["--version"], tmp_path / "out")
+    lab = subprocess.run([*embedded.SELF, "--help"], capture_output=True, text=True, check=False)
+    assert child.wait(60) == 0 and (tmp_path / "out").read_text().startswith("nightdeck ")
+    assert lab.returncode == 0 and "of the folder" not in lab.stderr, lab.stderr
