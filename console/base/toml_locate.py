@@ -83,7 +83,11 @@ def load_document(text: str, file: str) -> Document:
         data = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         message = clean_line(str(error.msg), limit=200)
-        raise FileError(f"not TOML: {message}", file=file, line=error.lineno, column=error.colno) from error
+        twice = message.startswith(("Cannot overwrite", "Cannot declare", "Duplicate"))
+        remedy = "the same key or table stands above it: keep one of the two" if twice else ""
+        raise FileError(
+            f"not TOML: {message}", file=file, line=error.lineno, column=error.colno, remedy=remedy
+        ) from error
     except RecursionError as error:
         raise FileError("brackets nested too deep", file=file, line=1, column=1) from error
     except ValueError as error:  # a number of thousands of digits: Python refuses to convert it

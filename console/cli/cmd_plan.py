@@ -38,7 +38,7 @@ def show_plan(made: Plan, out: Out, *, full: bool = False) -> None:
     else:
         for line in folded(made):
             out.line(line)
-    if made.unexplained:
+    if made.unexplained and any(f.code == "ranks-differ" for f in made.findings):
         out.line("")
         out.line("NOT EQUAL between ranks, and nothing explains it:")
         for text in made.unexplained:

@@ -43,12 +43,19 @@ def choose_nodes(
         raise UsageError(
             f"{recipe.slug} needs {count} nodes, {len(pool)} may be taken: {names}",
             where=where,
-            remedy=f"add nodes to {cluster.file}, or give --nodes if the recipe can run on fewer",
+            remedy=f"{_more(cluster)}, or give --nodes if the recipe can run on fewer",
         )
     rank = {name: i for i, name in enumerate(recipe.nodes.prefer)}
     order = {n.name: i for i, n in enumerate(cluster.nodes)}
     pool.sort(key=lambda n: (n.name != chosen_head, rank.get(n.name, len(rank)), order[n.name]))
     return tuple(pool[:count])
+
+
+def _more(cluster: Cluster) -> str:
+    """How a cluster gets more nodes; one without a file is this machine alone."""
+    if cluster.file:
+        return f"add nodes to {cluster.file}"
+    return "take a cluster of several machines (`nightdeck cluster init HOST…` writes its file, --cluster names it)"
 
 
 def _known(cluster: Cluster, names: Sequence[str], where: str) -> None:

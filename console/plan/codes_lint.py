@@ -52,6 +52,18 @@ LINT: Final[tuple[tuple[str, Severity, str, str], ...]] = (
         "Put it behind its flag, or remove it.",
     ),
     (
+        "command-in-args",
+        BLOCK,
+        "The entrypoint gives the engine's command already; a second one is taken for arguments.",
+        "Begin args with the first flag; the model stands in the key model.",
+    ),
+    (
+        "unicode-quote",
+        WARN,
+        "Typographic quotes, as word processors write them, are part of the word: nothing takes them for quotes.",
+        "Write plain quotes.",
+    ),
+    (
         "unicode-dash",
         BLOCK,
         "A flag begins with a typographic dash, as word processors write it; the engine does not know it.",
@@ -61,7 +73,7 @@ LINT: Final[tuple[tuple[str, Severity, str, str], ...]] = (
         "json-argument",
         BLOCK,
         "The engine reads this value as JSON and ends when it cannot.",
-        "Mend the JSON; write it in args without shell quotes inside the quotes.",
+        "Mend the JSON; in args put it into single quotes, as --flag '{\"a\": 1}'.",
     ),
     (
         "world-size",
@@ -183,5 +195,41 @@ LINT: Final[tuple[tuple[str, Severity, str, str], ...]] = (
         WARN,
         "No check has this code, so it overrides nothing.",
         "Take the code from the finding that is meant.",
+    ),
+    (
+        "unknown-key",
+        WARN,
+        "No part of the console reads this key; it is kept and shown.",
+        "Correct its name, or leave it.",
+    ),
+    (
+        "args-empty",
+        WARN,
+        "An entry of args holds no word, so nothing of it reaches the engine.",
+        "Remove it, or write '' for an empty argument.",
+    ),
+    (
+        "args-json",
+        WARN,
+        "A word of args begins like JSON and is none: a shell's reading has taken its quotes, or a comma is missing.",
+        "Put single quotes around the JSON.",
+    ),
+    (
+        "args-literal",
+        WARN,
+        "Variables, backticks and operators of a shell stay text: no shell reads args.",
+        "Write the value itself.",
+    ),
+    (
+        "args-per-rank-flag",
+        BLOCK,
+        "This flag is for one rank; in args it would reach all of them.",
+        "Remove it: the console gives it where it belongs.",
+    ),
+    (
+        "recipe-path-line",
+        INFO,
+        "The file begins with its own path, which is no TOML, and is read without that line.",
+        "Put # before it.",
     ),
 )

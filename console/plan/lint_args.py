@@ -57,6 +57,8 @@ _JSON: Final = frozenset(
     {"--default-chat-template-kwargs", "--hf-overrides", "--mm-processor-kwargs", "--limit-mm-per-prompt"}
 )
 _DASH: Final = re.compile("-?[\u2010-\u2015\u2212\uff0d].")
+_QUOTE: Final = re.compile("^[\u201c-\u201f\u2018-\u201b]|[\u201c-\u201f\u2018-\u201b]$")
+_COMMAND: Final = re.compile(r"(vllm serve|sglang (serve|launch)|python3? -m (vllm|sglang)\.)")
 
 
 def lint_arguments(recipe: Recipe, values: Effective) -> Iterator[Finding]:
@@ -124,17 +126,35 @@ def _keys(recipe: Recipe, args: tuple[Arg, ...]) -> Iterator[Finding]:
 def _words(recipe: Recipe, args: tuple[Arg, ...]) -> Iterator[Finding]:
     engine = ENGINES.get(recipe.engine)
     dashed = [word for word in recipe.args if _DASH.match(word)]
+    said = [f.message for f in recipe.findings if f.code == "args-per-rank-flag"]  # with its line
+    command = _command(recipe)
+    if command:
+        yield finding("command-in-args", f"args begin with `{_short(command)}`", observed=_short(command))
+    for word in recipe.args:
+        if _QUOTE.search(word):
+            yield finding("unicode-quote", f"{_short(word)} holds typographic quotes", observed=_short(word))
     for arg in args:
         if arg.flag is None:
-            if dashed:
+            if dashed or command:
                 continue  # a flag that was not read as one leaves its values behind
             yield finding(
                 "stray-word", f"{_short(arg.values[0])} stands before any flag", observed=_short(arg.values[0])
             )
-        elif engine is not None and arg.flag in engine.owned:
+        elif engine is not None and arg.flag in engine.owned and not any(f" {arg.flag} " in text for text in said):
             yield finding("launcher-argument", f"{arg.flag} is the launcher's to write", observed=arg.flag)
     for word in dashed:
         yield finding("unicode-dash", f"{_short(word)} begins with a typographic dash", observed=_short(word))
+
+
+def _command(recipe: Recipe) -> str:
+    """The engine's own command at the beginning of args, as people copy it from a shell; empty where there is none."""
+    words: list[str] = []
+    for word in recipe.args:
+        if word.startswith("-") and word != "-m":
+            break
+        words.append(word)
+    line = " ".join(words)
+    return line if _COMMAND.match(line) else ""
 
 
 def _value(arg: Arg) -> Iterator[Finding]:
@@ -176,7 +196,8 @@ def _json(flag: str, value: str) -> Iterator[Finding]:
         json.loads(value)
     except (ValueError, RecursionError) as error:
         quoted = value.strip()[:1] == "'"
-        what = "is wrapped in shell quotes" if quoted else str(error)
+        bare = '"' not in value  # the shell's reading took them
+        what = "is wrapped in shell quotes" if quoted else "its quotes are gone" if bare else str(error)
         yield finding("json-argument", f"{flag}: not JSON: {what}", observed=_short(value))
 
 

@@ -92,7 +92,8 @@ def make_plan(
         truths.append(_truth(node, fact, adapts[rank], network[rank], envs[rank], binds, args))
     differs, unexplained = prove(ranks, truths)
     secrets = frozenset().union(*(secret_values(r.env, r.engine_argv) for r in ranks))
-    found += [finding("ranks-differ", mask_text(text, secrets)) for text in unexplained]
+    if not any(f.code in ("launcher-argument", "args-per-rank-flag") for f in found):  # they say why
+        found += [finding("ranks-differ", mask_text(text, secrets)) for text in unexplained]
     memory = memory_budget(
         recipe,
         {n.name: facts.get(n.name, NOT_ASKED) for n in chosen},

@@ -125,7 +125,8 @@ class _Reader:
                 self.warn("args-empty", message, "write \"''\" for an empty argument")
             where = f"args: entry {i + 1} (line {line})"
             for word in found:
-                if word.startswith("{") and not is_json(word):
+                value = word.partition("=")[2] if word.startswith("--") else word
+                if value.startswith("{") and not is_json(value):
                     message = f"{where} begins like JSON and is none: {clean_line(word, limit=80)}"
                     self.warn("args-json", message, "check quotes and commas; put single quotes around JSON")
             if not (len(found) == 1 and is_json(found[0])) and (piece := shell_meaning(entry)):

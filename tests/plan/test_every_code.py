@@ -22,6 +22,7 @@ from console.plan.lint import lint_recipe
 from console.plan.preflight import preflight
 from console.plan.preflight_load import Loaded, load_findings
 from console.recipe.model import LaunchOptions, Recipe
+from console.recipe.parse import parse_recipe
 from console.services.cluster_init import facts_findings
 from tests.plan.build import (
     GIB,
@@ -142,6 +143,15 @@ NEVER = LaunchOptions(sync_image="never")
 IB = {"NCCL_IB_GID_INDEX": "3"}
 FULL = with_args(safe(), gpu_memory_utilization="0.95")
 
+TEXT = 'engine = "vllm"\nname = "x"\ndocker_image = "i:1"\nmodel = "m"\nrequired_nodes = 1\n'
+# Codes whose severity goes by the case.
+SOFTER = {"model-missing", "remove-ipc", "gpu-missing", "infiniband-left-out", "shm-leftovers"}
+
+
+def read(more: str) -> tuple[Finding, ...]:
+    return parse_recipe(TEXT + more + "\n", slug="x", file="f").findings
+
+
 FIRES: dict[str, Callable[[], tuple[Finding, ...]]] = {
     # -- the recipe
     "doubled-argument": lambda: args("--seed", "1", "--seed", "1"),
@@ -172,6 +182,14 @@ FIRES: dict[str, Callable[[], tuple[Finding, ...]]] = {
     "ray-not-supported": lambda: lint_recipe(tiny(distributed_backend="ray"), 2),
     "recipe-override": lambda: lint(launch=LaunchOptions(override=("disk-low",))),
     "override-unknown": lambda: lint(launch=LaunchOptions(override=("disk-lo",))),
+    "command-in-args": lambda: args("vllm", "serve", "org/model", "--seed", "1"),
+    "unicode-quote": lambda: args("--served-model-name", "\u201cm\u201d"),
+    "unknown-key": lambda: read("colour = 3"),
+    "args-empty": lambda: read('args = [""]'),
+    "args-json": lambda: read("args = ['--hf-overrides {\"a\": 1}']"),
+    "args-literal": lambda: read('args = ["--port-of $HOME"]'),
+    "args-per-rank-flag": lambda: read('args = ["--node-rank 1"]'),
+    "recipe-path-line": lambda: parse_recipe("recipes/x/recipe.toml\n" + TEXT, slug="x", file="f").findings,
     # -- the plan
     "facts-unknown": lambda: addresses("10.0.0.1", "10.0.0.2"),
     "fabric-unknown": lambda: addresses("", ""),
@@ -275,7 +293,8 @@ def test_every_code_has_a_case_here() -> None:
 @pytest.mark.parametrize("code", sorted(FIRES))
 def test_it_fires(code: str) -> None:
     found = [f for f in FIRES[code]() if f.code == code]
-    assert found and all(f.message and f.remedy for f in found)
+    assert found and all(f.message and (f.remedy or code == "unknown-key") for f in found)
+    assert all(f.severity == CODES[code].severity for f in found) or code in SOFTER
 
 
 def test_ranks_that_a_launcher_makes_differ(monkeypatch: pytest.MonkeyPatch) -> None:
