@@ -6,13 +6,16 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from console.base.errors import NightdeckError, UsageError
-from console.lab.embedded import lab, start_lab
+from console.lab.embedded import kill, lab, start_lab
 from console.lab.registry import find_running_lab, running_lab, state_file
 
 
@@ -35,9 +38,20 @@ async def test_a_command_s_own_lab_comes_and_goes_with_it() -> None:
     await handle.close()
 
 
-async def test_a_wrong_scenario_is_told_at_the_start() -> None:
+async def test_a_wrong_scenario_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(NightdeckError, match="did you mean 'healthy'"):
         await start_lab(nodes=1, scenario="helthy")
+    assert not caplog.records, "asyncio found that somebody else had waited for its child"
+
+
+def test_an_ended_child_is_not_reaped_by_killing_it() -> None:
+    """Python's own `kill` looks first, and with that look takes the exit status away from asyncio."""
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    kill(cast("asyncio.subprocess.Process", SimpleNamespace(returncode=None, pid=child.pid)))
+    assert os.waitpid(child.pid, 0) == (child.pid, 0)
+    kill(cast("asyncio.subprocess.Process", SimpleNamespace(returncode=None, pid=child.pid)))  # gone: no error
+    child.returncode = 0
 
 
 async def test_a_lab_that_serves_is_found_until_it_ends(tmp_path: Path) -> None:
