@@ -43,6 +43,7 @@ class StageTracker(Listener):
         self._waiting: set[int] = set()
         self._joined: set[int] = set()
         self._passes: dict[int | None, list[float]] = {}
+        self._most_passes = 0
         self._engram: dict[int | None, float] = {}
         self._loaded: set[int | None] = set()
         self._captured: set[int | None] = set()
@@ -118,7 +119,7 @@ class StageTracker(Listener):
         """1 while the main model's weights load, 2 while the draft's do; the last one once they are loaded."""
         if Stage.WEIGHTS not in self._opened:
             return Absent("weights are not loading yet")
-        done = max((len(p) for p in self._passes.values()), default=0)
+        done = self._most_passes
         if done == 0:
             return 1
         more = self._bar_since_pass or done < self.passes_expected
@@ -256,8 +257,9 @@ class StageTracker(Listener):
         passes = self._passes.setdefault(record.pid, [])
         if len(passes) < _MOST_PASSES:
             passes.append(say.number(found[1]))
-        longest = max(len(p) for p in self._passes.values())
-        self._know("weights_s", next(tuple(p) for p in self._passes.values() if len(p) == longest))
+        if len(passes) >= self._most_passes:
+            self._most_passes = len(passes)
+            self._know("weights_s", next(tuple(p) for p in self._passes.values() if len(p) == self._most_passes))
         self._details[Stage.WEIGHTS] = " + ".join(f"{s:.0f} s" for s in passes)
 
     def _on_loaded(self, text: str, record: Record) -> None:

@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from tests.bench import limits, own, own_hub, own_images, own_preflight, own_screen
+from tests.bench import limits, own, own_hub, own_images, own_logs, own_preflight, own_screen
 from tests.bench.ground import Ground
 from tests.bench.measure import Measure, series
 from tests.bench.table import Series, render
@@ -23,6 +23,7 @@ TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "preflight": ("preflight of eight hosts", own_preflight.PREFLIGHT),
     "images": ("an image of 130 MB to seven hosts", own_images.IMAGES),
     "stop": ("stop on eight hosts", (*limits.STOP, *own_hub.STOP, *own.STOP)),
+    "logs": ("reading engine logs, per million lines", own_logs.LOGS),
     "restart": ("restart on eight hosts", own_hub.RESTART),
 }
 
