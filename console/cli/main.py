@@ -48,6 +48,7 @@ SYNC: Final[dict[str, str]] = {
     "boots": "cmd_boots.boots",
     "bisect": "cmd_bisect.bisect",
     "diff": "cmd_diff.diff",
+    "logs of a boot": "cmd_logs.kept",
     "report": "cmd_report.report",
     "diagnose": "cmd_diagnose.run",
 }
@@ -114,6 +115,8 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
         name = f"cluster {args.cluster_command}"
     if name == "image":
         name = f"image {args.image_command}"
+    if name == "logs" and args.boot:
+        name = "logs of a boot"
     if name in SYNC:
         return int(command(SYNC[name])(args, world, out))
     return run(command(ASYNC[name])(args, world, out))

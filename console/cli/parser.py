@@ -128,7 +128,11 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("what", metavar="FILE|BOOT", help="a recording, or number or id of a boot (`last`: the newest)")
     p.add_argument("--events", action="store_true", help="the telling events as text, without the console")
 
-    p = add("logs", "the engine's logs of all ranks, or of one")
+    p = add("logs", "the engine's logs of all ranks, or of one: of what runs, or of a boot that was kept")
+    p.add_argument("boot", metavar="BOOT", nargs="?", help="a boot of the ledger by number, id or `last`")
+    p.add_argument("--grep", metavar="TEXT", help="with BOOT: the lines with this text")
+    p.add_argument("--regex", action="store_true", help="with --grep: TEXT is a regular expression")
+    p.add_argument("-i", "--ignore-case", action="store_true", help="with --grep: capital letters or not")
     p.add_argument("-f", "--follow", action="store_true", help="go on as lines come")
     p.add_argument("--rank", type=int, metavar="N", help="this rank alone")
     p.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from console.base.secrets import mask_text
 from console.files.atomic import trouble, write_whole
+from console.files.packed import blocks, members, pack
 
 MARKS: Final = "marks.json"
 _LOG: Final = re.compile(r"rank([0-9]{1,6})\.log(\.gz)?")
@@ -65,10 +65,13 @@ def log_files(path: Path) -> dict[int, Path]:
 
 
 def read_log(file: Path) -> Iterator[bytes]:
-    """A rank's log in blocks, packed or not; a packed file that is damaged ends where the damage is.
+    """A rank's log in blocks, packed or not; of a packed file that is damaged, what can be read.
 
     Raises DiskError where it cannot be read at all."""
     try:
+        if file.suffix == ".gz" and members(file):
+            yield from blocks(file)
+            return
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 yield block
@@ -90,8 +93,7 @@ def pack_logs(path: Path) -> int:
         try:
             with file.open("rb") as source, part.open("wb") as target:
                 part.chmod(0o600)
-                with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=6, mtime=0, filename=file.name) as stream:
-                    shutil.copyfileobj(source, stream, _BLOCK)
+                pack(source, target)
                 target.flush()
                 os.fsync(target.fileno())
             size = file.stat().st_size
