@@ -10,6 +10,11 @@ from console.base.secrets import MASK, mask_text
 # Substrings without which a line is taken to hold none: each costs a scan of every chunk, so these are what engines are
 # known to print. Values that a recipe gives are masked by value, see `Decoder`.
 SECRET_HINTS: Final = ("api_key", "hf_", "sk-", "Bearer ", "assword", "@")
+# What is kept for years is looked through for everything that `mask_text` knows by its look.
+_FILE_HINTS: Final = (
+    *(hint.encode() for hint in SECRET_HINTS), b"bearer ", b"BEARER ", b"eyJ", b"AKIA", b"ghp_", b"gho_", b"ghu_",
+    b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"nvapi-", b"xoxa-", b"xoxb-", b"xoxp-", b"xoxr-", b"xoxs-",
+)  # fmt: skip
 # Older versions print `'api_key': ['...']` in clear in "non-default args"; a Namespace prints `api_key='...'`.
 _ARGUMENT: Final = re.compile(
     r"""((?:api[_-]key|hf_token|password|secret|token)['"]?\s{0,4}[:=]\s{0,4})(\[[^\]]{0,2000}\]?|'[^']{0,2000}'?|"[^"]{0,2000}"?)""",
@@ -30,6 +35,19 @@ def conceal_arguments(line: str) -> str:
     ):
         return line
     return mask_text(_ARGUMENT.sub(_masked, line))
+
+
+def conceal_bytes(data: bytes) -> bytes:
+    """Whole lines as they go to a file, with all that `conceal_arguments` and `mask_text` know masked; every other
+    byte stays, also one that is no text. A chunk without any hint costs some scans and no copy."""
+    if not any(hint in data for hint in _FILE_HINTS):
+        return data
+    lines = data.split(b"\n")
+    for at, line in enumerate(lines):
+        if any(hint in line for hint in _FILE_HINTS):
+            text = line.decode("utf-8", "surrogateescape")
+            lines[at] = mask_text(conceal_arguments(text)).encode("utf-8", "surrogateescape")
+    return b"\n".join(lines)
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from console.base.absent import Absent
 from console.base.errors import NightdeckError
 from console.base.secrets import MASK, is_secret_name, mask_argv, mask_env, mask_text
+from console.enginelog.conceal import conceal_bytes
 from console.files.atomic import Appender, trouble, write_whole
 from console.plan.model import Plan
 
@@ -26,6 +27,7 @@ PLAN: Final = "plan.json"
 STATES: Final = "states.json"
 RECIPE: Final = "recipe.toml"
 LOCK: Final = "lock"
+_LONGEST_LINE: Final = 1 << 20
 
 
 class BusyError(NightdeckError):
@@ -92,17 +94,19 @@ class BootFolder:
         self._events.append(line.encode("utf-8", "replace") + b"\n", flush=flush)
 
     def append_log(self, rank: int, data: bytes) -> None:
-        """Bytes of a rank's log as docker gave them, time stamps and all; secrets masked even across two calls."""
+        """Bytes of a rank's log as docker gave them, time stamps and all; secrets masked, by value and by look, even
+        across two calls."""
         data = self._held.pop(rank, b"") + data
         for value in self._secrets:
-            data = data.replace(value.encode(), MASK.encode())
-        held = self._unfinished(data)
-        if held:
-            data, self._held[rank] = data[:-held], data[-held:]
+            data = data.replace(value.encode("utf-8", "replace"), MASK.encode())
+        # A line is looked through as a whole: its beginning waits for its end, unless that never comes.
+        end = len(data) - self._unfinished(data)
+        if end - (whole := data.rfind(b"\n", 0, end) + 1) <= _LONGEST_LINE:
+            end = whole
+        if end < len(data):
+            data, self._held[rank] = data[:end], data[end:]
         if data:
-            if rank not in self._logs:
-                self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
-            self._logs[rank].append(data)
+            self._write_log(rank, data)
 
     def append_guard(self, rank: int, text: str) -> None:
         """Lines of `rankR.guard`: what the memory guard beside a rank did. A trip is written once."""
@@ -126,11 +130,16 @@ class BootFolder:
         for file in (*self._logs.values(), self._events):
             file.sync()
 
+    def _write_log(self, rank: int, data: bytes) -> None:
+        if rank not in self._logs:
+            self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
+        self._logs[rank].append(conceal_bytes(data))
+
     def _unfinished(self, data: bytes) -> int:
         """Length of the end of `data` that may be the beginning of a secret."""
         longest = 0
         for value in self._secrets:
-            secret = value.encode()
+            secret = value.encode("utf-8", "replace")
             for n in range(min(len(secret) - 1, len(data)), longest, -1):
                 if data.endswith(secret[:n]):
                     longest = n
@@ -141,9 +150,7 @@ class BootFolder:
         """Write what was held back and give the folder up."""
         try:
             for rank, data in sorted(self._held.items()):
-                if rank not in self._logs:
-                    self._logs[rank] = Appender(self.path / f"rank{rank}.log", lines=True, again=True)
-                self._logs[rank].append(data)
+                self._write_log(rank, data)
         finally:
             self._held.clear()
             for log in self._logs.values():

@@ -24,7 +24,14 @@ from console.services.discovery import by_deployment
 from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
 from console.services.hub import ControlsView
-from console.services.launch import Launch, LaunchFailed, LaunchRefused, refuse_leftovers
+from console.services.launch import (
+    LIFTED_BY_A_STOP,
+    Launch,
+    LaunchFailed,
+    LaunchRefused,
+    refuse_blocks,
+    refuse_leftovers,
+)
 from console.services.lease import Lease
 from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
@@ -185,22 +192,7 @@ class ConsoleHub(Preparing):
         plan = with_preflight(plan, recipe, self._cluster, facts)
         chosen = [r.node for r in plan.ranks]
         refuse_leftovers(census, chosen=chosen)
-        blocks = [f for f in plan.blocks if f.code not in override]
-        if blocks or plan.unexplained:
-            raise LaunchRefused(
-                "; ".join(
-                    [
-                        *(f"{f.code}{f' on {f.node}' if f.node else ''}: {f.message}" for f in blocks[:6]),
-                        *plan.unexplained[:3],
-                    ]
-                ),
-                remedy=" ".join(
-                    [
-                        *dict.fromkeys(f.remedy for f in blocks if f.remedy),
-                        "--override CODE goes on in spite of a block.",
-                    ]
-                ),
-            )
+        refuse_blocks(plan, override)
         follower = self._open_launch(plan, recipe, facts)
         follower.apply(Acted(self._clock.wall(), "launch", recipe.slug, self._by))
         if lease.taken_from:
@@ -360,7 +352,8 @@ class ConsoleHub(Preparing):
         """One log, once, into the journal. A log that cannot be read is told; it does not keep a node from stopping."""
         if row.rank is None:
             return
-        keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=self._clock.wall())
+        now, secrets = self._clock.wall(), self._secrets_of(row.recipe)
+        keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=now, secrets=secrets)
         resume = Resume()
         resume.seed(keeper.held_lines(row.rank))
         rank = row.rank
@@ -419,18 +412,14 @@ class ConsoleHub(Preparing):
             return await self._launch(
                 lease, found, self._draft(found, nodes, head), census, nodes, head, override, True
             )
-        # Most facts hold over the stop: they are asked beside it. What the stop changes is asked after it.
-        asking = asyncio.create_task(self._facts.ask(found, fresh_s=LAUNCH_FACTS_KEEP_S), name=f"facts for {name}")
-        try:
-            stop = await self._stop(None, grace_s, census)
-            bad = {n: r for n, r in stop.results.items() if r[0] in ("still_running", "unknown")}
-            if bad:
-                words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
-                raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
-            await asking
-        finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+        # Most facts hold over the stop. A boot that cannot be must not cost the one that runs, so they come before it.
+        facts, plan = await self._draft(found, nodes, head)
+        refuse_blocks(with_preflight(plan, found, self._cluster, facts), (*override, *LIFTED_BY_A_STOP))
+        stop = await self._stop(None, grace_s, census)
+        bad = {n: r for n, r in stop.results.items() if r[0] in ("still_running", "unknown")}
+        if bad:
+            words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())
+            raise NightdeckError(f"not restarted: {words}", remedy="nothing new was started")
         draft = self._draft(found, nodes, head, renew=True)
         return await self._launch(lease, found, draft, stop.left, nodes, head, override, True)
 

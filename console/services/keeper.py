@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -82,12 +82,13 @@ class Keeper:
             return
 
         def guarded() -> None:
+            if self._broken:
+                return
             try:
                 work(folder)
-            except NightdeckError as error:
-                if not self._broken:
-                    self._broken = True
-                    self._failed(error)
+            except Exception as error:  # noqa: BLE001 - nobody waits for this: what is not told here is told nowhere
+                self._broken = True
+                self._failed(error)
 
         self._thread.submit(guarded)
 
@@ -105,6 +106,11 @@ class Keeper:
             self._progress[event.rank] = news
         row = encode_event(event)
         self._do(lambda folder: folder.append_event(row, flush=row["type"] in _WEIGHTY))
+
+    def add_secrets(self, values: Iterable[str]) -> None:
+        """Values to mask in all that is written from now on."""
+        if secrets := frozenset(values):
+            self._do(lambda folder: folder.add_secrets(secrets))
 
     def plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, NodeFacts | object]) -> None:
         source = masked_source(recipe)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -59,14 +59,15 @@ class Ledger:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def keeper(self, deployment: str, number: int, recipe: str, *, now: float) -> Keeper:
+    def keeper(self, deployment: str, number: int, recipe: str, *, now: float, secrets: Iterable[str] = ()) -> Keeper:
         """The writer of a deployment's folder, made where there is none. Never raises: without a folder it keeps
-        nothing, and says so."""
+        nothing, and says so. secrets: values that are masked in all that it writes from now on."""
         held = self._keepers.get(deployment)
         if held is None:
             folder, before = self._open(deployment, number, recipe, now)
             held = Keeper(folder, self._thread, self._fail, before=before, cluster=self.cluster)
             self._keepers[deployment] = held
+        held.add_secrets(secrets)
         return held
 
     def _open(
@@ -86,7 +87,7 @@ class Ledger:
                 folder = self._journal.open_boot(recipe, now=now)  # the number is another boot's of this machine
             first = {"deployment": deployment, "recipe": recipe, "boot": number, "cluster": self.cluster}
             folder.write_summary({**first, "state": "starting"})
-            self._thread.submit(self._tidy)
+            self._submit(self._tidy)
             return folder, {}
         except NightdeckError as error:
             self._fail(error)
@@ -103,7 +104,16 @@ class Ledger:
         return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)
 
     def _fail(self, error: BaseException) -> None:
-        self.told(f"this boot is not kept on disk: {error}")
+        self.told(f"this boot is not kept on disk: {_words(error)}")
+
+    def _submit(self, work: Callable[..., None], *args: Any) -> None:
+        """Off the loop, in order. Nobody waits for it, so an error that it does not expect is told."""
+
+        def ended(done: Future[None]) -> None:
+            if (error := done.exception()) is not None:
+                self.told(f"the ledger could not do its work: {_words(error)}")
+
+        self._thread.submit(work, *args).add_done_callback(ended)
 
     def next_number(self, *, above: int = 0) -> int:
         try:
@@ -118,7 +128,7 @@ class Ledger:
         """What a census says of boots that no console follows: one whose containers are gone from every node that it
         had gets its verdict. present: deployments found. answered: the nodes that could be asked; whole: those are all
         of the cluster, which is enough for a boot that ended before it said which nodes it has. Returns at once."""
-        self._thread.submit(self._settle, frozenset(present), frozenset(answered), whole, self.cluster, now)
+        self._submit(self._settle, frozenset(present), frozenset(answered), whole, self.cluster, now)
 
     def _settle(self, present: frozenset[str], answered: frozenset[str], whole: bool, cluster: str, now: float) -> None:
         try:
@@ -301,6 +311,11 @@ def summary_row(listed: Listed) -> BootSummary:
         if isinstance(lows, dict)
         else {},
     )
+
+
+def _words(error: BaseException) -> str:
+    """An error of the disk says what it is; any other is the console's own, and its kind helps to find it."""
+    return str(error) if isinstance(error, NightdeckError) else f"{type(error).__name__}: {error}"
 
 
 def _number(value: object) -> float | None:

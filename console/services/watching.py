@@ -10,7 +10,7 @@ from typing import Any
 
 from console.base.absent import Absent
 from console.base.clock import Clock
-from console.base.secrets import mask_text
+from console.base.secrets import mask_text, secret_values
 from console.base.text import clean_line
 from console.base.theme import ThemeColours
 from console.boot.compare import Comparison
@@ -95,7 +95,14 @@ class Watching:
         self._discovering: asyncio.Task[Any] | None = None
         self._known: set[str] = set()
         self._recipes, self._problems = shelf.load()
-        ledger.told = lambda text: self._tell("error", text)
+        loop = asyncio.get_running_loop()
+
+        def ledger_says(text: str) -> None:
+            """In the ledger's own thread, as a rule: to draw is the loop's work."""
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and whoever looked is gone
+                loop.call_soon_threadsafe(self._tell, "error", text)
+
+        ledger.told = ledger_says
         ledger.cluster = cluster.name
         self.vigil = Vigil(
             vigil or VigilOptions(),
@@ -381,7 +388,14 @@ class Watching:
             return None
         # Its labels name the recipe by its text: another text of the same name may ask something else.
         recipe = next((r for r in self._recipes if (r.slug, r.digest) == (event.recipe, event.digest)), None)
-        return self._open(event, checks=recipe.smoke if recipe is not None else ())
+        checks = recipe.smoke if recipe is not None else ()
+        return self._open(event, secrets=self._secrets_of(event.recipe), checks=checks)
+
+    def _secrets_of(self, slug: str) -> frozenset[str]:
+        """What a deployment of a recipe may echo. A recipe that was edited since seldom has other secrets, and a value
+        masked too many costs nothing, so its text need not be the deployment's."""
+        found = secret_values(self._cluster.env)
+        return found.union(*(secret_values(r.env, r.args) for r in self._recipes if r.slug == slug))
 
     def _open(
         self, event: BootOpened, *, secrets: frozenset[str] = frozenset(), checks: Sequence[SmokePrompt] = ()
@@ -392,7 +406,9 @@ class Watching:
             cluster=self._cluster,
             clock=self._clock,
             owner=self._owner,
-            keeper=self._ledger.keeper(event.deployment, event.number, event.recipe, now=self._clock.wall()),
+            keeper=self._ledger.keeper(
+                event.deployment, event.number, event.recipe, now=self._clock.wall(), secrets=secrets
+            ),
             heard=self._heard,
             lines=self._lines_of(event.deployment),
             follow=self._follow,

@@ -269,6 +269,39 @@ def test_a_secret_cut_into_pieces_is_still_masked(
         assert written == "".join(pieces)
 
 
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmVk-0"
+TOKENS = ["hf_" + "a1B2" * 9, "sk-" + "x" * 20, "ghp_" + "k" * 36, "nvapi-" + "z" * 20, JWT]
+LOOKS = [
+    *((f"INFO token is {word} here", "INFO token is *** here") for word in TOKENS),
+    ("non-default args: {'api_key': ['plain-secret-1'], 'port': 1}", "non-default args: {'api_key': '***', 'port': 1}"),
+    ("pulled http://ann:pass-word@hub/x", "pulled http://***@hub/x"),
+    ("authorization: bearer abcdefgh12345", "authorization: bearer ***"),
+]
+
+
+@pytest.mark.parametrize("step", [1 << 20, 7])
+def test_what_looks_like_a_secret_is_kept_masked_whoever_wrote_the_recipe(journal: Journal, step: int) -> None:
+    """A console that found the deployment may know no value of it."""
+    stamp = "2026-09-21T14:13:21.000000000Z "
+    said = "".join(f"{stamp}{line}\n" for line, _ in LOOKS).encode() + b"\xff\xfe hf_short caf\xc3\xa9\r\x1b[0m\n"
+    with journal.open_boot("x", now=NOW) as folder:
+        for at in range(0, len(said), step):
+            folder.append_log(0, said[at : at + step])
+    kept = "".join(f"{stamp}{line}\n" for _, line in LOOKS).encode() + b"\xff\xfe hf_short caf\xc3\xa9\r\x1b[0m\n"
+    assert (folder.path / "rank0.log").read_bytes() == kept
+
+
+def test_a_line_without_an_end_is_kept_in_bounds(journal: Journal) -> None:
+    with journal.open_boot("x", now=NOW, secrets=[SECRET]) as folder:
+        for _ in range(17):
+            folder.append_log(0, b"a" * (1 << 16))
+        folder.append_log(0, SECRET[:7].encode())
+        assert (folder.path / "rank0.log").stat().st_size >= 1 << 20
+        folder.append_log(0, SECRET[7:].encode() + b"\n")
+    data = (folder.path / "rank0.log").read_bytes()
+    assert len(data) == 17 * (1 << 16) + 4 and data.endswith(b"a***\n")
+
+
 def sample(kind: type) -> Event:
     """An event of a kind with every field filled."""
     cell = Cell(Stage.WEIGHTS, CellState.ACTIVE, at=1.0, progress=0.5, detail="63%", line=7)

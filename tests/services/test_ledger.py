@@ -159,6 +159,18 @@ def test_found_again_it_keeps_what_was_known(dead: Callable[..., Path]) -> None:
     assert (boot.state, boot.ready_s, boot.note) == ("ready", 61.0, "first")
 
 
+def test_found_again_its_secrets_are_still_secret(dead: Callable[..., Path]) -> None:
+    """Whoever takes a boot up knows the recipe's values, and no plan tells them once more."""
+    folder = dead(*READY)
+    ledger = ledger_in(folder)
+    ledger.keeper(OPENED.deployment, 1, "flash", now=T0 + 3600)
+    keeper = ledger.keeper(OPENED.deployment, 1, "flash", now=T0 + 3600, secrets={"plain-secret-1"})
+    keeper.log(0, [b"2026-09-21T15:13:21.000000000Z started with plain-secret-1"])
+    ledger.close()
+    log = next((folder / "boots").glob("b*/rank0.log")).read_bytes()
+    assert log.endswith(b"Z hello\n2026-09-21T15:13:21.000000000Z started with ***\n")
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "boot.json", "telemetry.jsonl", "rank0.log", "marks.json"])
 def test_a_crash_at_any_byte_leaves_a_ledger_that_reads(dead: Callable[..., Path], name: str) -> None:
     folder = dead(*READY)

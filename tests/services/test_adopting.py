@@ -1,0 +1,75 @@
+"""A deployment that another console launched: what is found of it is kept without its secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.cluster.model import Cluster, Node
+from console.files.journal import Journal
+from console.recipe.model import Recipe
+from console.services.ledger import Ledger
+from console.services.watching import Watching
+from console.transport.base import Completed, Stream, TransportError, Trouble
+from tests.services.fakes import FakeFleet, FakeLink, FakeStream, ManualClock
+
+LABELS = {
+    "nightdeck.deployment": "flash-b1-aa", "nightdeck.rank": "0", "nightdeck.world": "1", "nightdeck.boot": "1",
+    "nightdeck.recipe": "flash", "nightdeck.digest": "of the text as launched",
+}  # fmt: skip
+ROW = {"Id": "abc", "Name": "/f-r0", "State": {"Status": "running"}, "Config": {"Labels": LABELS}}
+SECRETS = ("plain-secret-1", "plain-secret-2", "cluster-word")
+LOG = b"".join(
+    b"2026-11-30T03:00:0%d.000000000Z INFO echo %s\n" % (n, word.encode()) for n, word in enumerate((*SECRETS, "end"))
+)
+
+
+@dataclass
+class Shelf:
+    recipes: Sequence[Recipe]
+
+    def load(self) -> tuple[Sequence[Recipe], Sequence[object]]:
+        return self.recipes, ()
+
+
+class Engine(FakeLink):
+    """A node without a probe whose engine gives a log."""
+
+    @asynccontextmanager
+    async def stream(
+        self, argv: Sequence[str], *, stdin: bytes = b"", interactive: bool = False, open_timeout: float = 15.0
+    ) -> AsyncIterator[Stream]:
+        if not any(" logs " in word for word in argv):
+            raise TransportError(Trouble.REFUSED, "no probe here", node=self.name)
+        yield FakeStream([LOG], Completed(0, b"", b""))
+
+
+async def test_its_recipes_values_are_masked_also_where_the_text_was_edited(tmp_path: Path) -> None:
+    recipe = Recipe(
+        "flash", "f", "Flash", "vllm", "img", "m", 1, args=("--api-key", SECRETS[0]), env={"HF_TOKEN": SECRETS[1]},
+        digest="edited since",
+    )  # fmt: skip
+    watching = Watching(
+        cluster=Cluster("c", "f", (Node("n1", "n1"),), env={"PROXY_PASSWORD": SECRETS[2]}),
+        fleet=FakeFleet([Engine("n1", lambda argv: Completed(0, json.dumps([ROW]).encode(), b""))]),
+        shelf=Shelf([recipe]),  # type: ignore[arg-type]
+        ledger=Ledger(Journal(tmp_path / "boots")),
+        clock=ManualClock(),
+        follow=False,
+    )
+    changed = asyncio.Event()
+    watching.subscribe(changed.set)
+    await watching.start()
+    async with asyncio.timeout(30):
+        while not (shown := watching.log(0).lines) or "end" not in shown[-1].text:
+            changed.clear()
+            await changed.wait()
+    await watching.close()
+    (log,) = (tmp_path / "boots").glob("b*/rank0.log")
+    assert log.read_bytes().count(b"INFO echo ***\n") == len(SECRETS)
+    said = " ".join(line.text for line in shown) + log.read_text()
+    assert [word for word in SECRETS if word in said] == []
