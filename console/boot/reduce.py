@@ -30,7 +30,7 @@ from console.boot.events import (
 from console.boot.state import BootState, Phase, RankState, Step
 
 TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
-GONE = frozenset({"exited", "dead", "absent"})
+GONE = frozenset({"exited", "dead", "stopped", "absent"})
 # What is said of a node that does not answer; over as soon as it does.
 _OUT_OF_SIGHT = frozenset({"node_unreachable", "host_wedged"})
 

@@ -30,7 +30,8 @@ from console.plan.model import (
 from console.services.scripts import census_argv
 from console.transport.base import Completed, Fleet, Link, TransportError
 
-ALIVE = frozenset({"created", "running", "restarting", "paused", "removing"})
+# The engines' words for a container whose process is over; any other word, also an unknown one, may be a living rank.
+DEAD = frozenset({"exited", "dead", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Found:
 
     @property
     def alive(self) -> bool:
-        return self.status in ALIVE
+        return self.status not in DEAD
 
 
 Census = Mapping[str, tuple[Found, ...] | Absent]

@@ -38,6 +38,23 @@ class LaunchFailed(NightdeckError):
         self.nothing_started = all(state == "not_started" for state, _ in results.values())
 
 
+# What the end of the deployment that runs takes away: found before it, these do not stand against a restart.
+LIFTED_BY_A_STOP = ("port-busy", "leftover-container", "engine-running", "memory-exhausted", "shm-full")
+
+
+def refuse_blocks(plan: Plan, override: Sequence[str]) -> None:
+    """Raises LaunchRefused where a finding blocks the plan that no code in `override` passes over."""
+    blocks = [f for f in plan.blocks if f.code not in override]
+    if not blocks and not plan.unexplained:
+        return
+    said = [f"{f.code}{f' on {f.node}' if f.node else ''}: {f.message}" for f in blocks[:6]]
+    remedies = dict.fromkeys(f.remedy for f in blocks if f.remedy)
+    raise LaunchRefused(
+        "; ".join([*said, *plan.unexplained[:3]]),
+        remedy=" ".join([*remedies, "--override CODE goes on in spite of a block."]),
+    )
+
+
 def refuse_leftovers(census: Census, *, chosen: Sequence[str]) -> None:
     """Refuse while anything of an earlier deployment lives on any node: a new worker can join the old head's store.
 

@@ -189,8 +189,9 @@ def in_words(results: Mapping[str, tuple[str, str]]) -> str:
         rows = [(node, detail) for node, (s, detail) in results.items() if s == state]
         if not rows:
             continue
-        names = "; ".join(said_of(node, detail) for node, detail in rows)
-        parts.append(f"{len(rows)} {word}" if state == "stopped" else f"{len(rows)} {word} ({names})")
+        named = [(node, detail) for node, detail in rows if detail or state != "stopped"]
+        names = "; ".join(said_of(node, detail) for node, detail in named)
+        parts.append(f"{len(rows)} {word} ({names})" if names else f"{len(rows)} {word}")
     nothing = sum(1 for s, _ in results.values() if s == "nothing")
     if not parts:
         return f"nothing of a deployment on {nothing} node{'s' if nothing != 1 else ''}"

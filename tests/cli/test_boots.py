@@ -113,6 +113,10 @@ def test_a_detached_launch_is_followed_by_whoever_looks_later(lab: MakeLab) -> N
 def test_restart_stops_verifies_and_launches_the_next_number(lab: MakeLab) -> None:
     console = lab()
     assert console.run("launch", RECIPE, *TWO, "--detach").code == 0
+    for refused in (["--nodes", "3"], ["tiny-cpu", *TWO]):  # too few nodes; no such image
+        assert console.run("restart", *refused, "--grace", "1").code in (1, 2)
+    states = [r["state"] for r in console.run("--json", "status").deployment["ranks"]]
+    assert states == ["running", "running"], "what cannot run costs nothing that runs"
     again = console.run("--json", "restart", *TWO, "--grace", "1")
     assert again.code == 0, again.err
     assert (again.deployment["boot"], again.deployment["state"]) == (2, "ready")

@@ -91,6 +91,17 @@ async def test_what_survives_is_still_running_in_the_engines_words() -> None:
     assert [e.node for e in failed] == ["dgx2"]
 
 
+@pytest.mark.parametrize("status", ["running", "stopping", "initialized", "configured", "unknown", "a-word-of-later"])
+async def test_whatever_is_not_known_to_be_over_may_live(status: str) -> None:
+    log: list[str] = []
+    links = [
+        EngineLink("dgx1", [inspect(0, status)], log, survives=True),
+        *(EngineLink(f"dgx{i}", [], log) for i in (2, 3)),
+    ]
+    made, _ = await stop(links, log)
+    assert log[0] == "stop dgx1 7" and made.results["dgx1"][0] == "still_running" and made.outcome == "failed"
+
+
 async def test_a_node_that_comes_back_is_asked_again_and_one_that_does_not_is_unknown() -> None:
     log: list[str] = []
     links = [EngineLink(f"dgx{i + 1}", [inspect(i)], log) for i in range(3)]
@@ -130,7 +141,7 @@ async def test_containers_that_ended_are_removed_without_another_stop() -> None:
         ({"a": ("nothing", ""), "b": ("nothing", "")}, "nothing of a deployment on 2 nodes"),
         ({"a": ("stopped", ""), "b": ("nothing", "")}, "1 stopped"),
         ({"a": ("unknown", "no answer")}, "1 unknown (a: no answer)"),
-        ({"a": ("stopped", "not removed: x (exited)")}, "1 stopped"),
+        ({"a": ("stopped", "not removed: x (exited)"), "b": ("stopped", "")}, "2 stopped (a: not removed: x (exited))"),
         ({}, "nothing of a deployment on 0 nodes"),
     ],
 )
