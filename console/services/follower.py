@@ -335,12 +335,12 @@ class Follower:
             if self._explainer.suspect:
                 self._wake.set()
 
-    def _tell_progress(self) -> None:
+    def _tell_progress(self, *, lines: bool = False) -> None:
         now = self._clock.wall()
         # A line of the head's can prove something of every rank, so all are looked at; the state takes what changed.
         dirty = set(self.board.ranks) if 0 in self._dirty else set(self._dirty)
         self._dirty.clear()
-        for progress in self._progress.ranks(self.state, dirty, now):
+        for progress in self._progress.ranks(self.state, dirty, now, lines=lines):
             self.apply(progress)
         for event in (self._progress.stats(now), self._progress.eta(self.state, now)):
             if event is not None:
@@ -350,6 +350,8 @@ class Follower:
     def tick(self) -> None:
         """Once a second: what no line tells, because nothing is said."""
         self._open_waiting(older_s=LOGS_WAIT_S)
+        if self._progress.behind:
+            self._wake.set()
         stalled = self._progress.stall(self.state, self._clock.wall(), self._clock.monotonic())
         if stalled is not None:
             self.apply(stalled)
@@ -378,7 +380,7 @@ class Follower:
     async def caught_up(self) -> None:
         """Without following: until every log that can be read was read to its end."""
         await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
-        self._tell_progress()
+        self._tell_progress(lines=True)
 
     async def drained(self, timeout: float) -> None:
         """After the containers ended: until every log came to its end, or the limit."""
@@ -388,4 +390,4 @@ class Follower:
         except TimeoutError:
             return
         finally:
-            self._tell_progress()
+            self._tell_progress(lines=True)

@@ -17,6 +17,8 @@ from console.services.stalls import JUDGE_EVERY_S, StallWatch
 from console.telemetry.sample import Sample
 
 _ETA_MOVES_S = 2.0
+# That a rank wrote more lines, and nothing else, is news for the eye alone.
+_LINES_EVERY_S = 1.0
 
 
 class ProgressTeller:
@@ -29,6 +31,8 @@ class ProgressTeller:
         self._stall = StallWatch(started_at)
         self._judged_at = started_at
         self._last_line: dict[int, float] = {}
+        self._told: dict[int, float] = {}
+        self.behind: set[int] = set()
 
     def heard(self, rank: int, news: object, now: float) -> None:
         """A rank's log went on. news changes where it said something new. now: epoch seconds."""
@@ -38,10 +42,12 @@ class ProgressTeller:
     def sample(self, sample: Sample) -> None:
         self._stall.sample(sample)
 
-    def ranks(self, state: BootState, dirty: Iterable[int], now: float) -> Iterator[RankProgress]:
-        """Ranks whose picture changed, of those that may have."""
+    def ranks(
+        self, state: BootState, dirty: Iterable[int], now: float, *, lines: bool = False
+    ) -> Iterator[RankProgress]:
+        """Ranks whose picture changed, of those that may have. lines: also those that only wrote more a moment ago."""
         known = {r.rank: r for r in state.ranks}
-        for number in sorted(dirty):
+        for number in sorted({*dirty, *self.behind}):
             log = self._board.ranks[number]
             stage = self._board.current(number)
             event = RankProgress(
@@ -55,8 +61,16 @@ class ProgressTeller:
                 log.numbers.as_mapping(),
             )
             old = known.get(number)
-            if old is not None and (old.cells, old.lines) != (event.cells, event.lines):
+            if old is None:
+                continue
+            grown = old.lines != event.lines
+            due = lines or now - self._told.get(number, 0.0) >= _LINES_EVERY_S
+            self.behind.discard(number)
+            if (grown and due) or old.cells != event.cells or old.stage != event.stage:
+                self._told[number] = now
                 yield event
+            elif grown:
+                self.behind.add(number)
 
     def stats(self, now: float) -> StatsSeen | None:
         """The engine's own figures, where its log brought new ones."""
