@@ -32,6 +32,7 @@ TOP = Path(__file__).resolve().parents[2]
 LXCFS = Path("/var/lib/lxcfs")
 MIB = 1 << 20
 FLOOR = 1024 * MIB
+ROUNDS = int(os.environ.get("NIGHTDECK_GUARD_ROUNDS", "100"))
 # The product's own policy, with floors that fit hosts of 3 GB.
 POLICY = GuardPolicy(loading_floor_gib=1.0, serving_floor_gib=0.25)
 EATER = r"""
@@ -247,9 +248,10 @@ def _joined(host: Host, *argv: str) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_what_stops_short_of_the_floor_is_left_alone(bed: Bed, service: GuardService) -> None:
+@pytest.mark.timeout(3600)
+async def test_of_a_hundred_that_stop_short_of_the_floor_none_is_killed(bed: Bed, service: GuardService) -> None:
     host = bed[1]
-    for n in range(10):
+    for n in range(ROUNDS):
         name = f"short{n}-b1"
         await service.start(plan_of(bed, name))
         available = int(host.exec("awk", "/MemAvailable/ {print $2}", "/proc/meminfo").stdout) // 1024
@@ -261,7 +263,37 @@ async def test_what_stops_short_of_the_floor_is_left_alone(bed: Bed, service: Gu
         assert state(host, name)["Status"] == "running"
         assert marker(host, name) is None
         host.docker("rm", "-f", f"nd-{name}-r0")
-    wait(lambda: guards(host) == 0, "the guards' end")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+async def test_of_a_hundred_that_eat_all_each_is_stopped_before_the_kernel_must(
+    bed: Bed, service: GuardService
+) -> None:
+    host, kills = bed[1], kernel_kills(bed[1])
+    for n in range(ROUNDS):
+        name = f"all{n}-b1"
+        await service.start(plan_of(bed, name))
+        eat(host, name, "1024")
+        assert_killed_by_the_guard(host, name, kills)
+        host.docker("rm", "-f", f"nd-{name}-r0")
+
+
+async def test_a_guard_ends_when_the_engine_is_started_anew_without_its_container(
+    bed: Bed, service: GuardService
+) -> None:
+    host = bed[1]
+    await service.start(plan_of(bed, "anew-b1"))
+    eat(host, "anew-b1", "64", "16")
+    path = host.root / "tmp/nightdeck-0/guard/anew-b1.r0/state.json"
+    wait(lambda: json.loads(path.read_text())["container_state"] == "running", "the guard to see its container")
+    host.kill_docker()  # the container lives on under its shim
+    assert guards(host) == 1
+    for pid in host.pids("eat"):
+        os.kill(pid, signal.SIGKILL)
+    wait(lambda: guards(host) == 0, "the guard's end")
+    host.start_docker()
+    assert json.loads(path.read_text())["ended"] == "its container ended" and marker(host, "anew-b1") is None
 
 
 async def test_starting_the_guards_costs_the_launch_nothing_to_wait_for(bed: Bed, service: GuardService) -> None:
