@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.replace(path)
         _flush_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the error that is told is the first one
+            temporary.unlink(missing_ok=True)
         raise trouble("cannot be written", path, error) from error
 
 
@@ -57,7 +59,8 @@ class Appender:
             raise trouble("cannot be opened", path, error) from error
 
     def append(self, data: bytes, *, flush: bool = False) -> None:
-        """Append. flush: to the disk itself, not only to the system. Raises DiskError; nothing of `data` then stays."""
+        """Append. flush: to the disk itself, not only to the system. Raises DiskError; nothing of `data` then stays,
+        unless the disk refuses to take it back too: whoever opens the file next finds part of a line."""
         size = None
         try:
             size = os.fstat(self._descriptor).st_size
@@ -66,7 +69,8 @@ class Appender:
                 os.fsync(self._descriptor)
         except OSError as error:
             if size is not None:
-                os.ftruncate(self._descriptor, size)
+                with contextlib.suppress(OSError):  # the error that is told is the first one
+                    os.ftruncate(self._descriptor, size)
             raise trouble("cannot be appended to", self.path, error) from error
 
     def sync(self) -> None:
@@ -77,7 +81,11 @@ class Appender:
             raise trouble("cannot be written", self.path, error) from error
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Raises DiskError: some file systems (NFS) tell only now that what was written did not arrive."""
+        try:
+            os.close(self._descriptor)
+        except OSError as error:
+            raise trouble("cannot be written", self.path, error) from error
 
 
 def _last_line(descriptor: int, size: int) -> int:
