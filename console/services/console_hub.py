@@ -211,10 +211,6 @@ class ConsoleHub(Preparing):
             lost = f"aborted: {lease.taken_by} took the controls" if lease.taken_by else "aborted by the operator"
             follower.apply(BootFailed(self._clock.wall(), f"the launch was {lost}"))
             raise
-        except LaunchRefused as refused:
-            follower.launch_over()
-            follower.apply(BootFailed(self._clock.wall(), refused.what))
-            raise
         except LaunchFailed as failed:
             follower.launch_over()
             rank = next((r for r in plan.ranks if r.node == failed.where), None)
@@ -223,6 +219,10 @@ class ConsoleHub(Preparing):
                 self.vigil.launching(plan, recipe)
             elif not failed.nothing_started:
                 await self._stop(plan.deployment, 10.0, None)
+            raise
+        except NightdeckError as refused:
+            follower.launch_over()
+            follower.apply(BootFailed(self._clock.wall(), refused.what))
             raise
         # After the containers, which need the node's processors first; weights take minutes before memory is short.
         self.vigil.launching(plan, recipe)

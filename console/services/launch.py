@@ -162,6 +162,10 @@ class Launch:
             self.results[rank.node] = ("unknown", error.what)
             self._tell(step, rank.node, "unknown", error.what)
             return
+        except NightdeckError as error:  # nothing was sent: a command line longer than a node takes, say
+            self.results[rank.node] = ("failed", error.what)
+            self._tell(step, rank.node, "failed", error.what)
+            return
         if done.ok:
             self.results[rank.node] = ("started", "")
             self._tell(step, rank.node, "done")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from console.base.absent import Absent
-from console.base.errors import ExitCode
+from console.base.errors import ExitCode, UsageError
 from console.boot.events import Event, StepChanged
 from console.cluster.model import Cluster, Node
 from console.plan.model import Plan
@@ -84,6 +84,17 @@ async def test_a_node_that_fails_ends_the_launch_by_step_and_node_and_masks_secr
     }
     assert links[0].asked == []
     assert (WORKERS, "dgx3", "failed") in steps(events)
+
+
+async def test_a_command_that_cannot_be_sent_is_a_failure_and_no_unknown() -> None:
+    def long(argv: Sequence[str]) -> Completed:
+        raise UsageError("a command line of 900000 bytes is longer than a node takes (122880)")
+
+    launch, events = make([FakeLink("dgx1"), FakeLink("dgx2", answer=long), FakeLink("dgx3")])
+    with pytest.raises(LaunchFailed, match="longer than a node takes"):
+        await launch.run()
+    assert launch.results["dgx2"][0] == "failed" and launch.results["dgx3"] == ("started", "")
+    assert (WORKERS, "dgx2", "failed") in steps(events)
 
 
 async def test_a_lost_connection_is_an_unknown_outcome() -> None:
