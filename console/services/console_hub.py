@@ -28,7 +28,6 @@ from console.services.launch import (
     LIFTED_BY_A_STOP,
     Launch,
     LaunchFailed,
-    LaunchRefused,
     refuse_blocks,
     refuse_leftovers,
 )
