@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.boot.state import BootState, Phase, RankState
+from console.boot.state import GONE, BootState, Phase, RankState
 from console.enginelog.stages_model import Cell, CellState, Stage
 
 _OUTSIDE = (Stage.IMAGE, Stage.CONTAINER, Stage.SMOKE, Stage.SERVING)
@@ -60,7 +60,7 @@ def _container(state: BootState, rank: RankState) -> Cell:
         if rank.started_at is not None and not state.adopted and 0 <= rank.started_at - state.launched_at < 600:
             took = f"{rank.started_at - state.launched_at:.1f}s"
         return Cell(Stage.CONTAINER, CellState.DONE, rank.started_at, detail=took)
-    if rank.status in ("exited", "dead", "absent"):
+    if rank.status in GONE:
         how = "gone" if rank.status == "absent" else f"exit {rank.exit_code}" if rank.exit_code is not None else "ended"
         failed = state.phase not in (Phase.STOPPING, Phase.STOPPED)
         kind = CellState.FAILED if failed else CellState.DONE
@@ -90,8 +90,6 @@ def _serving(state: BootState, rank: RankState) -> Cell:
     if state.ready_at is None:
         return Cell(Stage.SERVING)
     if rank.status != "running":
-        return Cell(
-            Stage.SERVING, CellState.FAILED if rank.status in ("exited", "dead", "absent") else CellState.UNKNOWN
-        )
+        return Cell(Stage.SERVING, CellState.FAILED if rank.status in GONE else CellState.UNKNOWN)
     kind = CellState.ACTIVE if state.phase is Phase.READY else CellState.UNKNOWN
     return Cell(Stage.SERVING, kind, state.ready_at, inferred=rank.rank != 0)

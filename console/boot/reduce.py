@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from console.boot.cells import with_cells
@@ -27,10 +28,9 @@ from console.boot.events import (
     StopSeen,
     StopStarted,
 )
-from console.boot.state import BootState, Phase, RankState, Step
+from console.boot.state import GONE, BootState, Phase, RankState, Step
 
 TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
-GONE = frozenset({"exited", "dead", "stopped", "absent"})
 # What is said of a node that does not answer; over as soon as it does.
 _OUT_OF_SIGHT = frozenset({"node_unreachable", "host_wedged"})
 
@@ -63,6 +63,13 @@ def _opened(event: BootOpened) -> BootState:
 def reduce(state: BootState, event: Event) -> BootState:
     """The next state. Events that do not fit (a rank that is not there) change nothing."""
     return with_cells(_next(state, event))
+
+
+def reduce_all(state: BootState, events: Iterable[Event]) -> BootState:
+    """What `reduce` makes of many events in turn, in a fraction of the time."""
+    for event in events:
+        state = _next(state, event)
+    return with_cells(state)
 
 
 def _next(state: BootState, event: Event) -> BootState:

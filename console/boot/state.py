@@ -10,6 +10,9 @@ from typing import Any
 from console.boot.events import Cause
 from console.enginelog.stages_model import Cell, Stage
 
+# The words for a container whose process is over, as docker and podman have them, and ours for one that is not there.
+GONE = frozenset({"exited", "dead", "stopped", "absent"})
+
 
 class Phase(StrEnum):
     """The words of `status`. `serving_bad`: the API answers but its text is not sane, so ready is withheld."""

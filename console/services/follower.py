@@ -18,8 +18,8 @@ from console.boot.events import (
     RankProgress,
     StopStarted,
 )
-from console.boot.reduce import GONE, opened, reduce
-from console.boot.state import BootState, Phase
+from console.boot.reduce import opened, reduce, reduce_all
+from console.boot.state import GONE, BootState, Phase
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
 from console.enginelog.diagnose_write import write_states
@@ -100,10 +100,8 @@ class Follower:
     def _remember(self) -> None:
         """What an earlier console of this machine knew: when it became ready, what was answered, notes. What the
         nodes say from now on comes on top, so nothing old is taken for current."""
-        for past in self._keeper.past():
-            if isinstance(past, BootOpened) and past.adopted:
-                continue
-            self.state = reduce(self.state, past)
+        past = self._keeper.past()
+        self.state = reduce_all(self.state, (e for e in past if not (isinstance(e, BootOpened) and e.adopted)))
         fresh = tuple(replace(r, reachable=True, trouble="") for r in self.state.ranks)
         self.state = replace(self.state, ranks=fresh, adopted=True, stall_signs=())
 

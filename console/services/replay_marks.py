@@ -206,7 +206,7 @@ class _Scout:
         who = f"rank {event.rank}{' on ' + node if node else ''}"
         if event.status == "running":
             return f"{who} runs", ""
-        if event.status in ("exited", "dead"):
+        if event.status in ("exited", "dead", "stopped"):
             code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
             severity = "" if deployment in self._stopping else "bad"
             return f"{who} ended{code}{', OOM-killed' if event.oom_killed else ''}", severity

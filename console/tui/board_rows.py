@@ -228,7 +228,7 @@ def _second(rank: RankState, look: BoardLook, now: float, quiet: float | None) -
 def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
     if not rank.reachable:
         return f"node lost: {safe(rank.trouble or 'no answer')}", "lost"
-    if rank.status in ("exited", "dead"):
+    if rank.status in ("exited", "dead", "stopped"):
         code = "" if rank.exit_code is None else f" {rank.exit_code}"
         return f"{rank.status}{code}" + (" OOM-killed" if rank.oom_killed else ""), "bad"
     if rank.status == "absent":

@@ -20,12 +20,13 @@ from console.boot.events import (
     RankRef,
     SmokeDone,
     Stalled,
+    StatsSeen,
     StepChanged,
     StopEnded,
     StopSeen,
     StopStarted,
 )
-from console.boot.reduce import opened, reduce
+from console.boot.reduce import opened, reduce, reduce_all
 from console.boot.state import BootState, Phase
 from console.boot.words import out_of_sight
 
@@ -75,6 +76,21 @@ def test_a_failed_rank_that_somebody_starts_again_leaves_the_failure_as_told() -
     assert back.ranks[1].status == "running"
     stopped = add(back, StopStarted(T + 70), StopEnded(T + 80, "stopped"))
     assert stopped.phase is Phase.STOPPED
+
+
+def test_many_events_at_once_make_what_they_make_in_turn() -> None:
+    events = [
+        StepChanged(T, "start workers", "dgx2", "done"),
+        *running(),
+        *READY,
+        *(StatsSeen(T + 100 + n, {"running": n}) for n in range(5)),
+        NodeLost(T + 200, "dgx3", "cut", "no answer"),
+        NodeBack(T + 210, "dgx3"),
+        ContainerSeen(T + 220, 2, "stopped", 137),
+    ]
+    for end in range(len(events) + 1):
+        assert reduce_all(boot(), events[:end]) == add(boot(), *events[:end])
+    assert reduce_all(boot(), events).phase is Phase.DEGRADED
 
 
 def test_an_earlier_end_that_is_learnt_of_later_takes_the_place_of_the_first() -> None:
