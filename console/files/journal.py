@@ -19,9 +19,12 @@ from console.base.text import clean_line
 from console.files.archive import log_files
 from console.files.atomic import DiskError, trouble, write_whole
 from console.files.boot_folder import EVENTS, LOCK, SUMMARY, BootFolder, BusyError
+from console.plan.model import LARGEST_FOREIGN_BOOT
 
 _ID: Final = re.compile(r"b([0-9]{4,9})-([A-Za-z0-9][A-Za-z0-9_.\-]{0,62})-([0-9]{8}T[0-9]{6}Z)")
 _COUNTER: Final = "last-number"
+# Our own numbers begin above a foreign one at most, and go up by one: what is beyond was taken from a label once.
+_LARGEST: Final = 99_999_999
 LARGEST_SUMMARY: Final = 4 << 20  # bytes; a boot.json beyond it is none of ours
 
 
@@ -64,12 +67,14 @@ class Journal:
     ) -> BootFolder:
         """A new boot's folder, owned. recipe: the slug. now: epoch seconds.
 
-        number: taken as given (UsageError where it is taken), else the next after the highest that the journal ever
-        had and after `above`, such as the highest that containers on the nodes carry.
+        number: taken as given (UsageError where it is taken, or beyond what a label may give), else the next after the
+        highest that the journal ever had and after `above`, such as the highest that containers on the nodes carry.
         """
         with self._locked():
             if number is None:
-                number = max(self._highest(), above) + 1
+                number = self.next_number(above=above)
+            elif number > max(LARGEST_FOREIGN_BOOT, self.next_number()):
+                raise UsageError(f"{number} is no number of a boot", where=str(self.root))
             elif any(n == number for n, _ in self._folders()):
                 raise UsageError(f"boot {number} is in the journal already", where=str(self.root))
             stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -84,8 +89,9 @@ class Journal:
             return BootFolder(path, number, secrets=secrets)
 
     def next_number(self, *, above: int = 0) -> int:
-        """The number that the next boot would get; `open_boot` is what takes it."""
-        return max(self._highest(), above) + 1
+        """The number that the next boot would get; `open_boot` is what takes it. An `above` that would soon leave no
+        next number counts for nothing."""
+        return max(self._highest(), above if above <= LARGEST_FOREIGN_BOOT else 0) + 1
 
     def reopen(self, boot: str, *, secrets: Iterable[str] = ()) -> BootFolder:
         """Go on writing a boot that a console before this one began. Raises BusyError while that one still writes."""
@@ -173,7 +179,7 @@ class Journal:
         except OSError:  # no boot yet, or a counter that cannot be read: the folders themselves then say
             text = ""
         counted = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-        return max([counted, *(n for n, _ in self._folders())])
+        return max(n for n in (0, counted, *(n for n, _ in self._folders())) if n <= _LARGEST)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from console.base.findings import Finding
 # Labels on every container: the truth about a deployment lives on the nodes.
 LABEL_DEPLOYMENT: Final = "nightdeck.deployment"  # the same on all ranks of one launch: "<slug>-b<boot>-<random>"
 LABEL_BOOT: Final = "nightdeck.boot"  # the boot's number, decimal
+LARGEST_FOREIGN_BOOT: Final = 999_999  # a larger one in a label is no number to count on from
 LABEL_RECIPE: Final = "nightdeck.recipe"  # the recipe's slug
 LABEL_DIGEST: Final = "nightdeck.digest"  # sha256 of the recipe's text, hex
 LABEL_RANK: Final = "nightdeck.rank"

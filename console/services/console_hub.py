@@ -15,7 +15,7 @@ from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
 from console.cluster.facts import NodeFacts
-from console.plan.model import Plan
+from console.plan.model import LARGEST_FOREIGN_BOOT, Plan
 from console.plan.render import make_plan
 from console.recipe.model import Recipe, SyncImage
 from console.services.census import Census, Found
@@ -185,7 +185,7 @@ class ConsoleHub(Preparing):
         """census: taken under this lease. draft: facts and a plan, under way."""
         facts, plan = await draft
         seen = [f.boot for rows in census.values() if isinstance(rows, tuple) for f in rows if f.boot is not None]
-        number = max([self._ledger.next_number(), *(n + 1 for n in seen)])
+        number = self._ledger.next_number(above=max((n for n in seen if n <= LARGEST_FOREIGN_BOOT), default=0))
         if number != plan.boot_number:
             plan = await self._make(recipe, facts, number, nodes, head)
         plan = with_preflight(plan, recipe, self._cluster, facts)

@@ -80,6 +80,33 @@ def test_numbers_never_come_twice(journal: Journal) -> None:
     assert journal.next_number() == 12
 
 
+@pytest.mark.parametrize("label", [999_999, 1_000_000, 999_999_999, 10**12])
+def test_a_number_from_a_label_never_leaves_the_journal_without_a_next_one(journal: Journal, label: int) -> None:
+    with journal.open_boot("x", now=NOW) as folder:
+        assert folder.number == 1
+    if label > 999_999:
+        with pytest.raises(UsageError, match="no number of a boot"):
+            journal.open_boot("x", now=NOW, number=label)
+        assert journal.next_number(above=label) == 2
+    else:
+        journal.open_boot("x", now=NOW, number=label).close()
+    for n in range(3):
+        journal.open_boot("x", now=NOW + n).close()
+    numbers = [e.number for e in journal.boots()]
+    assert len(set(numbers)) == len(numbers)
+    assert numbers[:3] == ([4, 3, 2] if label > 999_999 else [1_000_002, 1_000_001, 1_000_000])
+
+
+def test_a_journal_that_took_such_a_number_once_goes_on(journal: Journal) -> None:
+    journal.open_boot("x", now=NOW, above=6).close()
+    (journal.root / "last-number").write_text("999999999")
+    (journal.root / "b999999999-y-20260921T141320Z").mkdir()
+    with journal.open_boot("x", now=NOW) as folder:
+        assert folder.number == 8
+    assert journal.get("999999999").recipe == "y"
+    assert journal.next_number() == 9
+
+
 def test_numbers_survive_the_removal_of_every_folder(journal: Journal) -> None:
     with journal.open_boot("x", now=NOW, above=6) as folder:
         pass

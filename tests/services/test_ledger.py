@@ -138,6 +138,15 @@ def test_no_verdict_without_the_nodes(
     assert settled(dead(*READY), present, answered, cluster)["state"] == "ready"
 
 
+def test_a_label_with_any_number_is_kept_under_one_of_our_own(tmp_path: Path) -> None:
+    ledger = ledger_in(tmp_path)
+    for n, number in enumerate((999_999_999, 1, 999_999_998)):
+        ledger.keeper(f"flash-b{number}-aa", number, "flash", now=T0 + n)
+    assert [b.number for b in ledger.boots()] == [3, 2, 1]
+    assert ledger.next_number() == 4
+    ledger.close()
+
+
 def test_a_boot_that_a_console_writes_is_left_alone(tmp_path: Path) -> None:
     ledger = ledger_in(tmp_path)
     live(ledger, *READY)
