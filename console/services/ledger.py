@@ -12,7 +12,7 @@ from typing import Any, Final
 from console.base.errors import NightdeckError, UsageError
 from console.base.text import clean_line
 from console.boot.events import Acted, BootOpened
-from console.boot.reduce import opened, reduce
+from console.boot.reduce import opened, reduce_all
 from console.boot.state import BootState
 from console.boot.summary import GONE_WHY, UNKNOWN, merged, summary_of
 from console.enginelog.stages_model import Stage
@@ -269,17 +269,14 @@ def nodes_of(entry: BootEntry) -> frozenset[str]:
 
 def replayed(path: Path) -> BootState | None:
     """The state that a boot's own events add up to; None where its opening is not among them."""
-    state: BootState | None = None
-    for line in read_events(path):
-        event = decode_event(line.event) if line.event is not None else None
-        if event is None:
-            continue
-        if isinstance(event, BootOpened):
-            # A console that took the boot up again tells its opening once more: what was known before stays.
-            state = opened(event) if state is None else state
-        elif state is not None:
-            state = reduce(state, event)
-    return state
+    events = [decode_event(line.event) for line in read_events(path) if line.event is not None]
+    begin = next((n for n, e in enumerate(events) if isinstance(e, BootOpened)), None)
+    if begin is None:
+        return None
+    first, *later = (e for e in events[begin:] if e is not None)
+    assert isinstance(first, BootOpened)
+    # A console that took the boot up again tells its opening once more: what was known before stays.
+    return reduce_all(opened(first), (e for e in later if not isinstance(e, BootOpened)))
 
 
 def summary_row(listed: Listed) -> BootSummary:
