@@ -15,6 +15,8 @@ SAMPLE_S: Final = 20.0
 # zstd -1 on one core takes in 300-500 MB/s, and an image's libraries shrink to about half [inf]: below this rate for
 # each receiver the link is what is waited for.
 PAYS_BELOW: Final = 200e6
+BUSY: Final = 0.75  # runnable tasks for each core: above it the processors are what is waited for, not the link
+_ASK: Final = "command -v zstd >/dev/null && read -r load _ </proc/loadavg && echo $load $(nproc)"
 # $1: container CLI, $2: image. A pipeline's status is its last command's; here that of the first counts too.
 _SAVE: Final = (
     'exec 3>&1; status=$( { { "$1" save "$2" 4>&-; echo $? >&4; } | zstd -q -1 -c >&3 4>&-; } 4>&1 ); '
@@ -36,10 +38,9 @@ async def pays(
     fleet: Fleet, source: str, nodes: Sequence[str], *, now: Callable[[], float] = time.monotonic
 ) -> tuple[bool, str]:
     """Whether to compress what goes from `source` through the console to so many nodes at once, and why (not)."""
-    tools = await asyncio.gather(*(_has_zstd(fleet, n) for n in (source, *nodes)))
-    lack = [n for n, has in zip((source, *nodes), tools, strict=True) if not has]
-    if lack:
-        return False, f"no zstd on {', '.join(lack[:3])}"
+    for why in await asyncio.gather(*(_against(fleet, n) for n in (source, *nodes))):
+        if why:
+            return False, why
     rate = await _rate(fleet, source, now)
     if rate is None:
         return False, f"the way to {source} could not be measured"
@@ -47,12 +48,20 @@ async def pays(
     return each < PAYS_BELOW, f"{each / 1e6:.0f} MB/s for each node"
 
 
-async def _has_zstd(fleet: Fleet, node: str) -> bool:
+async def _against(fleet: Fleet, node: str) -> str:
+    """Why this node should not compress; empty where nothing speaks against it."""
     try:
-        done = await fleet.link(node).run(["sh", "-c", "command -v zstd >/dev/null"], timeout=ASK_S)
-    except TransportError:
-        return False
-    return done.ok
+        done = await fleet.link(node).run(["sh", "-c", _ASK], timeout=ASK_S)
+    except TransportError as error:
+        return error.what
+    words = done.stdout.split()
+    if not done.ok or len(words) != 2:
+        return f"no zstd on {node}"
+    try:
+        busy = float(words[0]) / max(1, int(words[1]))
+    except ValueError:
+        return f"{node} does not say how busy it is"
+    return f"{node} is busy" if busy > BUSY else ""
 
 
 async def _rate(fleet: Fleet, source: str, now: Callable[[], float]) -> float | None:

@@ -135,6 +135,7 @@ async def test_a_slow_way_through_the_console_is_compressed(
     if shutil.which("zstd") is None:
         pytest.skip("no zstd here")
     monkeypatch.setattr(image_squeeze, "PAYS_BELOW", below)
+    monkeypatch.setattr(image_squeeze, "BUSY", 1e9)
     made, cluster, fleet = engines(tmp_path, 3)
     made[0].put()
     size = len(made[0].image or b"")
@@ -149,6 +150,7 @@ async def test_a_save_that_fails_fails_compressed_too(tmp_path: Path, monkeypatc
     if shutil.which("zstd") is None:
         pytest.skip("no zstd here")
     monkeypatch.setattr(image_squeeze, "PAYS_BELOW", 1e18)
+    monkeypatch.setattr(image_squeeze, "BUSY", 1e9)
     made, cluster, fleet = engines(tmp_path, 2)
     made[0].put()
     made[0].mark("save-fails")
@@ -156,13 +158,14 @@ async def test_a_save_that_fails_fails_compressed_too(tmp_path: Path, monkeypatc
     assert states(done) == ["has_it", "failed"] and "disk error" in done["n2"].detail
 
 
-async def test_without_zstd_everywhere_nothing_is_compressed() -> None:
-    def answer(argv: object) -> Completed:
-        return Completed(1 if link.name == "n2" else 0, b"", b"")
-
-    link = FakeLink("n2", answer)
-    fleet = FakeFleet([FakeLink("n1"), link])
-    assert await image_squeeze.pays(fleet, "n1", ["n2"]) == (False, "no zstd on n2")
+@pytest.mark.parametrize(
+    "status, out, why",
+    [(1, b"", "no zstd on n2"), (0, b"7.90 8\n", "n2 is busy"), (0, b"x y\n", "n2 does not say how busy it is")],
+)
+async def test_what_speaks_against_compressing(status: int, out: bytes, why: str) -> None:
+    other = FakeLink("n2", lambda argv: Completed(status, out, b""))
+    fleet = FakeFleet([FakeLink("n1", lambda argv: Completed(0, b"0.10 8\n", b"")), other])
+    assert await image_squeeze.pays(fleet, "n1", ["n2"]) == (False, why)
 
 
 async def test_an_image_without_its_name_gets_the_name(tmp_path: Path) -> None:
