@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from console.base.absent import Absent
@@ -15,6 +16,7 @@ from console.enginelog.diagnose_states import read_states
 from console.enginelog.evidence import RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.records import Record
+from console.enginelog.unwrap import Plain, of_json, unwrapped, wrapping_of
 
 _MAX_RANKS: Final = 512
 # Compose writes `service-3  | `, `rank3 | `, `vllm_rank_3_1 | ` before each line of a stream of several containers.
@@ -38,8 +40,11 @@ class LogReader:
         self._names: dict[bytes, int | None] = {}
         self._line = 0
         self._is_head = False
+        self._plain = Plain()
+        self._unwrap: Callable[[bytes], bytes] | None = None
 
     def feed(self, data: bytes) -> None:
+        data = self._plain.feed(data)
         if self._parted is None:
             self._held += data
             if len(self._held) < 65536 and self._held.count(b"\n") < 20:
@@ -49,6 +54,7 @@ class LogReader:
         self._take(data)
 
     def finish(self) -> list[RankEvidence]:
+        self._held += self._plain.finish()
         if self._parted is None:
             data, self._held = self._held, b""
             self._decide(data)
@@ -74,15 +80,21 @@ class LogReader:
 
     def _decide(self, data: bytes) -> None:
         """Several ranks in one stream: at least two compose names with numbers begin its lines."""
-        if self.rank is not None:
-            self._parted = False
+        self._parted = self.rank is None and self._several(data)
+        if self._parted:
             return
+        if data.lstrip().startswith(b'{"log":'):
+            self._unwrap = of_json
+        elif (wrapping := wrapping_of(data)) is not None:
+            self._unwrap = partial(unwrapped, wrapping=wrapping)
+
+    def _several(self, data: bytes) -> bool:
         lines = data.split(b"\n")[:200]
         named = [m[1] for line in lines if (m := _COMPOSE.match(line)) and _NUMBERED.search(m[1])]
-        self._parted = len(set(named)) > 1 and len(named) * 2 > len([line for line in lines if line.strip()])
+        return len(set(named)) > 1 and len(named) * 2 > len([line for line in lines if line.strip()])
 
     def _take(self, data: bytes) -> None:
-        if not self._parted:
+        if not self._parted and self._unwrap is None:
             self._give(None, data)
             return
         data = self._held + data
@@ -90,6 +102,9 @@ class LogReader:
         self._held = data[end:]
         if len(self._held) > 1 << 20:
             self._held = self._held[: 1 << 20]
+        if self._unwrap is not None:
+            self._give(None, b"\n".join(map(self._unwrap, data[:end].split(b"\n"))))
+            return
         for line in data[:end].splitlines(keepends=True):
             found = _COMPOSE.match(line)
             rank = self._rank_of(found[1]) if found else None
