@@ -246,12 +246,12 @@ class DiskWorld:
         return VigilOptions(settings.guard, settings.alarms, ways, os.environ, recorder)
 
     def replay(self, what: str) -> ReplayHub:
-        from console.services.replay import REPLAY_SPEED, ReplayHub
+        from console.services.replay import BY_LENGTH, ReplayHub
         from console.services.replay_rows import boot, recording
 
         path = Path(what)
         source = recording(path) if path.is_file() else boot(self.ledger().index.find(what).entry.path)
-        return ReplayHub(source, self._clock, themes=self._shelf.themes(), speed=REPLAY_SPEED)
+        return ReplayHub(source, self._clock, themes=self._shelf.themes(), speed=BY_LENGTH)
 
     def play(self, what: str) -> int:
         settings = self.settings()

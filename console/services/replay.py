@@ -19,7 +19,7 @@ from console.services.replay_rows import Row, Source
 from console.services.replay_world import TELLING, ReplayWorld, Samples
 
 SPEEDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-REPLAY_SPEED: Final = 10.0  # where nothing else is said: a boot of twelve minutes in one and a bit
+BY_LENGTH: Final = 0.0  # a speed that makes about a minute of the whole
 BEAT_S: Final = 0.1
 # Rows are applied for so long before others have their turn.
 SLICE_S: Final = 0.01
@@ -48,7 +48,8 @@ class ReplayHub:
         self._source = source
         self._clock = clock
         self._themes = themes
-        self.speed = speed
+        self._by_length = speed == BY_LENGTH
+        self.speed = speed or SPEEDS[0]
         self.paused = False
         self.position = 0.0
         self.ended = False
@@ -85,6 +86,7 @@ class ReplayHub:
 
     def faster(self, steps: int = 1) -> None:
         """The next speed up, or down with negative steps."""
+        self._by_length = False
         at = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - self.speed))
         self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, at + steps))]
         self._touch()
@@ -156,6 +158,8 @@ class ReplayHub:
             self.index = await asyncio.to_thread(read_index, self._source.rows(), lambda: not self._closing)
         except NightdeckError as error:
             self._why = clean_line(str(error), limit=300)
+        if self.index is not None and self._by_length:
+            self.speed = max(s for s in SPEEDS if s <= max(1.0, self.index.total / 60.0))
         if self.index is not None and self.index.rows is not None and self.position == 0.0:
             async with self._moving:
                 self._begin()
@@ -294,4 +298,4 @@ class ReplayHub:
         return refused
 
 
-__all__ = ["REPLAY_SPEED", "SPEEDS", "TELLING", "ReplayHub"]
+__all__ = ["BY_LENGTH", "SPEEDS", "TELLING", "ReplayHub"]

@@ -12,7 +12,7 @@ from console.base.errors import NightdeckError, UsageError
 from console.cluster.model import Cluster, Node
 from console.cluster.parse import parse_cluster
 from console.enginelog.board import BoardTracker
-from console.files.archive import log_files, read_lines, read_log
+from console.files.archive import log_files, read_json, read_lines, read_log
 from console.files.event_codec import decode_event
 from console.files.journal import read_events
 from console.files.recording import read_recording
@@ -81,8 +81,10 @@ def boot(path: Path) -> Source:
         ]
         yield from heapq.merge(*parts, key=lambda row: row[0])
 
-    cluster = Cluster(name=path.name, file=str(path), nodes=tuple(Node(n, n) for n in names))
-    return Source(path.name, cluster, started, rows)
+    name = str((read_json(path / "boot.json") or {}).get("cluster") or "") or path.name
+    cluster = Cluster(name=name, file=str(path), nodes=tuple(Node(n, n) for n in names))
+    number, recipe = getattr(event, "number", 0), getattr(event, "recipe", "")
+    return Source(f"boot {number} of {recipe}", cluster, started, rows)
 
 
 def _events(path: Path, deployment: str, started: float) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from typing import Final
 from console.base.absent import NOT_SAMPLED, Absent
 from console.telemetry.history import FINE_S, Series
 from console.telemetry.sample import Float, Gpu, Sample
-from console.telemetry.trend import LONG_S, seconds_to_empty
+from console.telemetry.trend import LONG_S, SHORT_S, seconds_to_empty
 
 
 def _gpu(pick: Callable[[Gpu], Float]) -> Callable[[Sample], Float]:
@@ -80,9 +80,14 @@ class SeriesBook:
         return _resample(values, points)
 
     def slope(self, node: str, metric: str, now: float) -> Float:
-        """Change per second over the last half minute."""
+        """Change per second by the last half minute and the last seconds: the slower of both, 0 where they disagree."""
         series = self._book.get((node, metric))
-        return NOT_SAMPLED if series is None else series.slope(LONG_S, now)
+        if series is None:
+            return NOT_SAMPLED
+        long, short = series.slope(LONG_S, now), series.slope(SHORT_S, now)
+        if isinstance(long, Absent) or isinstance(short, Absent):
+            return long
+        return min(long, short, key=abs) if long * short > 0 else 0.0
 
     def seconds_to_empty(self, node: str, left: Float, now: float) -> Float:
         """Seconds until a node's available memory is used up at the rate of the last half minute."""

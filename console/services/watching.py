@@ -29,7 +29,7 @@ from console.services.ledger import Ledger
 from console.services.log_store import LogStore
 from console.services.node_watch import NodeWatch
 from console.services.readiness import Readiness
-from console.services.replay import REPLAY_SPEED, ReplayHub
+from console.services.replay import BY_LENGTH, ReplayHub
 from console.services.replay_rows import Source
 from console.services.replay_rows import boot as boot_source
 from console.services.series import SeriesBook
@@ -211,7 +211,7 @@ class Watching:
         def opened() -> Source:
             return boot_source(self._ledger.index.find(boot).entry.path)
 
-        return ReplayHub(await asyncio.to_thread(opened), self._clock, themes=self.themes(), speed=REPLAY_SPEED)
+        return ReplayHub(await asyncio.to_thread(opened), self._clock, themes=self.themes(), speed=BY_LENGTH)
 
     async def compare_boots(self, *names: str) -> Comparison:
         return await asyncio.to_thread(compared, self._ledger.index, self._recipes, names)

@@ -66,7 +66,8 @@ class Action:
     """One thing to do. id: stable, what a keymap names. keys: defaults, comma-separated as Textual reads them.
     run: Textual's action on the main screen. footer: place in the key bar, None when not there.
     changes: it changes a node, a deployment or its record, so a read-only console does not have it.
-    where: `live`, `replay` or empty for both; what launches, plans or lists is live by its area."""
+    where: `live`, `replay` or empty for both; what launches, plans or lists is live by its area.
+    pair: the action that does the opposite: in the key bar both stand as one."""
 
     id: str
     keys: str
@@ -79,6 +80,7 @@ class Action:
     possible: Possible = always
     palette: bool = True
     where: str = ""
+    pair: str = ""
 
     def is_of(self, snapshot: Snapshot) -> bool:
         """Whether this screen has the action at all: a read-only one, a replay and the present differ in that."""
@@ -119,28 +121,29 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("filter", "f", "filter", "filter", "Filter the log by rank, level, pattern; the nodes by word", "Look", 8),
     Action("replay.pause", "space", "replay_pause", "pause", "Let time stand still, or go on", "Replay", 1,
            where="replay"),
-    Action("replay.faster", "plus", "replay_speed(1)", "faster", "Let time pass faster", "Replay", 2, where="replay"),
-    Action("replay.slower", "minus", "replay_speed(-1)", "slower", "Let time pass slower", "Replay", 3, where="replay"),
-    Action("replay.next-event", "greater_than_sign", "replay_mark(1, 'event')", "next event",
-           "To the next thing that happened", "Replay", 4, where="replay"),
+    Action("replay.faster", "plus", "replay_speed(1)", "speed", "Let time pass faster", "Replay", 5, where="replay",
+           pair="replay.slower"),
+    Action("replay.slower", "minus", "replay_speed(-1)", "slower", "Let time pass slower", "Replay", where="replay"),
+    Action("replay.next-event", "greater_than_sign", "replay_mark(1, 'event')", "event",
+           "To the next thing that happened", "Replay", 2, where="replay", pair="replay.previous-event"),
     Action("replay.previous-event", "less_than_sign", "replay_mark(-1, 'event')", "event before",
-           "To the thing that happened before", "Replay", 5, where="replay"),
-    Action("replay.next-stage", "right_curly_bracket", "replay_mark(1, 'stage')", "next stage",
-           "To where the first rank entered its next stage", "Replay", 6, where="replay"),
+           "To the thing that happened before", "Replay", where="replay"),
+    Action("replay.next-stage", "right_curly_bracket", "replay_mark(1, 'stage')", "stage",
+           "To where the first rank entered its next stage", "Replay", 3, where="replay", pair="replay.previous-stage"),
     Action("replay.previous-stage", "left_curly_bracket", "replay_mark(-1, 'stage')", "stage before",
-           "To where the stage before began", "Replay", 13, where="replay"),
-    Action("replay.memory", "m", "replay_mark(0, 'memory')", "lowest memory",
-           "To the moment with the least memory on any node", "Replay", 7, where="replay"),
-    Action("replay.forward", "full_stop", "replay_seek(10)", "10 s on", "Ten seconds on", "Replay", 14,
-           where="replay"),
-    Action("replay.back", "comma", "replay_seek(-10)", "10 s back", "Ten seconds back", "Replay", 15, where="replay"),
+           "To where the stage before began", "Replay", where="replay"),
+    Action("replay.memory", "m", "replay_mark(0, 'memory')", "lowest",
+           "To the moment with the least memory on any node", "Replay", 4, where="replay"),
+    Action("replay.forward", "full_stop", "replay_seek(10)", "10 s", "Ten seconds on", "Replay", 6, where="replay",
+           pair="replay.back"),
+    Action("replay.back", "comma", "replay_seek(-10)", "10 s back", "Ten seconds back", "Replay", where="replay"),
     Action("replay.minute-forward", "right_parenthesis", "replay_seek(60)", "1 min on", "A minute on", "Replay",
            where="replay"),
     Action("replay.minute-back", "left_parenthesis", "replay_seek(-60)", "1 min back", "A minute back", "Replay",
            where="replay"),
     Action("replay.start", "backspace", "replay_start", "from the start", "From the start again", "Replay",
            where="replay"),
-    Action("replay.leave", "escape", "replay_leave", "leave", "Back to the present, or to the shell", "Replay", 8,
+    Action("replay.leave", "escape", "replay_leave", "leave", "Back to the present, or to the shell", "Replay", 1,
            where="replay"),
     Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 7,
            where="live"),
@@ -203,6 +206,12 @@ def key_signs(keymap: Mapping[str, str] | None = None) -> dict[str, str]:
 def offered(snapshot: Snapshot) -> Sequence[Action]:
     """What can be done now: the key bar and the palette show nothing else."""
     return [a for a in ACTIONS if a.is_of(snapshot) and a.possible(snapshot)]
+
+
+def bar_sign(action: Action, keymap: Mapping[str, str] | None = None) -> str:
+    """As the key bar has it: both keys of a pair, the one that goes back first."""
+    other = BY_ID.get(action.pair)
+    return (key_sign(other, keymap) if other is not None else "") + key_sign(action, keymap)
 
 
 def docs_table() -> str:

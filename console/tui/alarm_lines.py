@@ -11,6 +11,7 @@ from console.tui.glyphs import Glyphs
 from console.tui.spans import Line, Span, clip, fit, safe
 
 GRAVITY = {Severity.BLOCK: 0, Severity.WARN: 1, Severity.INFO: 2}
+BURST_S = 60.0
 ROLES = {Severity.BLOCK: "bad", Severity.WARN: "warn", Severity.INFO: "text"}
 
 
@@ -32,11 +33,14 @@ def alarm_count(alarms: Sequence[Alarm], glyphs: Glyphs) -> list[Span]:
 
 
 def alert_line(alarms: Sequence[Alarm], now: float, glyphs: Glyphs) -> list[Span]:
-    """The gravest alarm that nobody took note of, in its own words; nothing where there is none."""
+    """The gravest alarm that nobody took note of, in its own words; nothing where there is none. Of the newest burst
+    the one that tells of the whole boot, else the first: what came after it is mostly its doing."""
     calling = [a for a in alarms if a.calls]
-    top = worst(calling)
-    if top is None:
+    gravest = worst(calling)
+    if gravest is None:
         return []
+    burst = [a for a in calling if a.severity == gravest.severity and gravest.raised_at - a.raised_at < BURST_S]
+    top = min(burst, key=lambda a: (a.code != "boot-failed", a.raised_at))
     sign = glyphs.failed if top.severity == Severity.BLOCK else glyphs.warn
     role = ROLES.get(top.severity, "warn")
     more = f"   and {len(calling) - 1} more" if len(calling) > 1 else ""

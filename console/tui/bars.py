@@ -11,7 +11,7 @@ from textual.message import Message
 from console.base.absent import Absent
 from console.services.hub import Snapshot
 from console.telemetry.trend import Lowest
-from console.tui.actions import Action, key_sign
+from console.tui.actions import Action, bar_sign
 from console.tui.alarm_lines import alarm_count
 from console.tui.boot_lines import expected, frontier, phase_span
 from console.tui.controls_lines import controls_mark
@@ -49,7 +49,8 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         soon = snapshot.lowest if snapshot.lowest is not None and snapshot.lowest.seconds_to_empty is not None else None
         if soon is not None:
             parts.append((1, [("   ", "text"), (f"{glyphs.warn} {safe(soon.sentence, limit=80)}", "bad bold")]))
-        parts.append((4, [("   lowest free ", "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
+        label = "   lowest free " if width >= 110 else "   low "
+        parts.append((4, [(label, "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
         if soon is None and (slope := slope_span(snapshot.lowest, name, glyphs)) is not None:
             parts.append((4, [slope]))
     if alarms := alarm_count(snapshot.alarms, glyphs):
@@ -148,9 +149,9 @@ class KeyBar(Lines):
         spans: list[Span] = []
         self._zones = []
         at = 0
-        room = width - sum(width_of(key_sign(a, keymap)) + width_of(a.word) + 3 for a in helped)
+        room = width - sum(width_of(bar_sign(a, keymap)) + width_of(a.word) + 3 for a in helped)
         for action in (*rest, *helped):
-            sign = key_sign(action, keymap)
+            sign = bar_sign(action, keymap)
             need = width_of(sign) + width_of(action.word) + 3
             if action not in helped:
                 if need > room:

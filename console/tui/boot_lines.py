@@ -289,8 +289,12 @@ def step_lines(steps: Sequence[Step], now: float, width: int, glyphs: Glyphs) ->
     return lines
 
 
-def idle_lines(boots: Sequence[BootSummary], width: int, glyphs: Glyphs, launch_key: str) -> list[Line]:
-    """Nothing runs: what the last boots came to, and the key that begins the next."""
+def idle_lines(
+    boots: Sequence[BootSummary], width: int, glyphs: Glyphs, launch_key: str, *, then: bool = False
+) -> list[Line]:
+    """Nothing runs: what the last boots came to, and the key that begins the next. then: a replay says so."""
+    if then:
+        return [((" Nothing runs yet at this moment of the recording.", "dim"),)]
     lines: list[Line] = [
         ((" Nothing runs on this cluster.", "strong"), (f"   [{launch_key}] launch" if launch_key else "", "key")),
         ((" ", "text"),),

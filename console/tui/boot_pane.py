@@ -76,6 +76,7 @@ class BootPane(Pane):
         self.now = 0.0
         self.guards: Mapping[int, GuardView] = {}
         self.holder = ""
+        self.replayed = False
 
     def compose(self) -> ComposeResult:
         yield Lines(id="boot-clock")
@@ -110,6 +111,7 @@ class BootPane(Pane):
         self.boot, self.ledger, self.now = boot, ledger, now
         self.guards = guards_of(snapshot, boot) if boot is not None else {}
         self.holder = holder_words(snapshot.controls)
+        self.replayed = snapshot.replay is not None
         self.draw()
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -142,7 +144,9 @@ class BootPane(Pane):
         detail.display = mode == "board"
         self.set_title(self._heading())
         if boot is None:
-            self.paper.set_lines(idle_lines(self.ledger, width, g, self.keys.get("deployment.launch", "")))
+            self.paper.set_lines(
+                idle_lines(self.ledger, width, g, self.keys.get("deployment.launch", ""), then=self.replayed)
+            )
             return
         clock.set_lines(clock_line(boot, now, width, g))
         if mode == "board":

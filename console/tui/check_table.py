@@ -9,7 +9,7 @@ from console.base.findings import Finding, Severity
 from console.plan.codes import CODES
 from console.plan.model import Plan
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, clip, fit, safe
+from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
 
 NAME: Final = 26
 # A node of which one of these was found could not be asked: of it no check says that all is well.
@@ -19,7 +19,7 @@ MANY: Final = 32  # columns at most
 
 
 def check_lines(plan: Plan, width: int, glyphs: Glyphs, overridden: Collection[str] = ()) -> list[Line]:
-    """The header with the nodes, a row a code, and how many checks found nothing."""
+    """The header with the nodes, a row a code, the notes by name, and how many checks found nothing."""
     codes = sorted(
         dict.fromkeys(f.code for f in plan.findings),
         key=lambda code: min(GRAVITY.get(f.severity, 3) for f in plan.findings if f.code == code),
@@ -39,7 +39,12 @@ def check_lines(plan: Plan, width: int, glyphs: Glyphs, overridden: Collection[s
     head: list[Span] = [(" " * (NAME + 4) + fit("all", 5), "head")]
     head += [(fit(name, len(name) + 1), "head") for name in names]
     out.append(clip(head, width))
-    out += [_row(code, plan.findings, nodes, names, mute, width, glyphs, code in overridden) for code in codes]
+    notes = [c for c in codes if all(f.severity == Severity.INFO for f in plan.findings if f.code == c)]
+    told = [c for c in codes if c not in notes]
+    out += [_row(code, plan.findings, nodes, names, mute, width, glyphs, code in overridden) for code in told]
+    if notes:
+        words = f"{len(notes)} note{'s' if len(notes) > 1 else ''}: " + ", ".join(safe(c) for c in notes)
+        out += wrap_spans((f"  {glyphs.info} ", "dim"), words, "dim", width, limit=3)
     return [*out, clip(passed, width)]
 
 

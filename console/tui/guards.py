@@ -16,7 +16,8 @@ from console.tui.spans import Span, safe
 
 @dataclass(frozen=True, slots=True)
 class GuardView:
-    """state: `on`, `off` (it ended, or runs and cannot do its work), `fired`, `absent` (the node says that there is
+    """state: `on`, `off` (it ended, or runs and cannot do its work), `over`
+    (with its container, as it should), `fired`, `absent` (the node says that there is
     none), `unknown` (nothing is known: no sample, or one that does not tell). words: the whole of it."""
 
     state: str
@@ -28,6 +29,7 @@ class GuardView:
         return {
             "on": (f"{glyphs.fresh} {self.floor}", "ok"),
             "off": (f"{glyphs.warn} off", "warn bold"),
+            "over": (f"{glyphs.skipped} off", "dim"),
             "fired": (f"{glyphs.failed} hit", "bad bold"),
             "absent": (f"{glyphs.skipped} no", "warn"),
         }.get(self.state, (glyphs.unknown, "dim"))
@@ -39,6 +41,8 @@ def guard_words(guard: Guard) -> tuple[str, str]:
         trip = guard.trip
         how = f"by {trip.killed_by}" if trip.killed_by else "in vain"
         return f"guard fired {how} at {gib(trip.available_bytes)} GiB", "bad"
+    if not guard.running and "container" in guard.ended:
+        return "guard off: its container ended", "dim"  # as it should
     if not guard.running:
         return f"guard off: {safe(guard.ended or guard.why, limit=80) or 'no reason given'}", "warn"
     floor = gib(guard.floor_bytes)
@@ -72,6 +76,6 @@ def _view(view: NodeView | None, deployment: str, rank: int) -> GuardView:
     if guard is None:
         return GuardView("absent", words="no memory guard runs beside it")
     words, role = guard_words(guard)
-    state = "fired" if guard.trip is not None else "on" if role == "ok" else "off"
+    state = "fired" if guard.trip is not None else {"ok": "on", "dim": "over"}.get(role, "off")
     floor = gib(guard.floor_bytes)
     return GuardView(state, floor if len(floor) < 4 else gib(guard.floor_bytes, 0), words)

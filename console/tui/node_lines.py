@@ -10,7 +10,7 @@ from console.telemetry.sample import Gpu, Pressure, Sample
 from console.tui.figures import GIB, NA, age, clock_span, gib, hhmmss, number, one, rate, size, whole
 from console.tui.glyphs import Glyphs, bar
 from console.tui.guards import guard_words
-from console.tui.spans import Line, Span, fit, safe, wrap_spans
+from console.tui.spans import Line, Span, fit, line_width, safe, width_of, wrap_spans
 
 LABEL = 14
 
@@ -22,6 +22,17 @@ def why_of(value: object) -> str:
 
 def _row(label: str, *spans: Span) -> Line:
     return ((f" {fit(label, LABEL)}", "head"), *spans)
+
+
+def _rows(label: str, width: int, *spans: Span) -> list[Line]:
+    """A row whose spans go on below, under the first of them, where the terminal is too narrow for all."""
+    out: list[list[Span]] = [[(f" {fit(label, LABEL)}", "head")]]
+    for text, role in spans:
+        if line_width(out[-1]) + width_of(text.rstrip()) > width and len(out[-1]) > 1:
+            out.append([(" " * (LABEL + 3), "head")])
+            text = text.lstrip()
+        out[-1].append((text, role))
+    return [tuple(line) for line in out]
 
 
 def _text(label: str, text: str, width: int, role: str = "text") -> list[Line]:
@@ -59,8 +70,9 @@ def _guards(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
     out: list[Line] = []
     for guard in sample.guards:
         words, role = guard_words(guard)
-        sign = glyphs.fresh if role == "ok" else glyphs.warn
-        more = "" if guard.oom_score_adj == -1000 or isinstance(guard.oom_score_adj, Absent) else ", killable itself"
+        sign = {"ok": glyphs.fresh, "dim": glyphs.waiting}.get(role, glyphs.warn)
+        safe_from_oom = guard.oom_score_adj == -1000 or isinstance(guard.oom_score_adj, Absent)
+        more = ", killable itself" if guard.running and not safe_from_oom else ""
         out += _text("memory guard", f"{sign} rank {guard.rank}: {words}{more}", width, role)
     return out
 
@@ -71,7 +83,7 @@ def _memory(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
     kind = "one pool for CPU and GPU" if sample.unified else ""
     out: list[Line] = []
     if total and used is not None:
-        room = max(10, min(60, width - LABEL - 40))
+        room = max(10, min(60, width - LABEL - 50))
         full, empty = bar(glyphs, used / total, room)
         share = min(len(full), round((shmem or 0.0) / total * room))
         level = "bad" if used / total > 0.95 else "warn" if used / total > 0.9 else "memory"
@@ -163,7 +175,7 @@ def _fabric(view: NodeView, sample: Sample, width: int, glyphs: Glyphs) -> list[
             spans += [(f"{whole(port.rate_gbit)} Gbit/s  ", "text"), (told, "dim")]
             if errors:
                 spans.append((glyphs.warn + " " + ", ".join(f"{safe(k)} +{v}" for k, v in errors.items()), "bad"))
-            out.append(_row("RDMA" if i == 0 else "", *spans))
+            out += _rows("RDMA" if i == 0 else "", width, *spans)
         if not sample.rdma:
             out.append(_row("RDMA", ("no port", "dim")))
     if isinstance(sample.net, Absent):
@@ -175,13 +187,12 @@ def _fabric(view: NodeView, sample: Sample, width: int, glyphs: Glyphs) -> list[
         mbit = number(net.speed_mbit)
         speed = NA if mbit is None else f"{mbit / 1000:g} Gbit/s"
         head = f"{fit(safe(net.name), 22)} in {rate(net.rx_bytes_s):>5}  out {rate(net.tx_bytes_s):>5} B/s   "
-        out.append(
-            _row("interfaces" if i == 0 else "", (head, "strong" if fabric else "text"),
-                 (f"{state}  {speed}  MTU {whole(net.mtu)}  ", "warn" if state == "down" and fabric else "text"),
-                 (f"errors {whole(net.errors)} drops {whole(net.drops)}", "bad" if bad else "dim"),
-                 ("  fabric" if fabric else "", "key"))
+        out += _rows(
+            "interfaces" if i == 0 else "", width, (head, "strong" if fabric else "text"),
+            (f"{state}  {speed}  MTU {whole(net.mtu)}  ", "warn" if state == "down" and fabric else "text"),
+            (f"errors {whole(net.errors)} drops {whole(net.drops)}", "bad" if bad else "dim"),
+            ("  fabric" if fabric else "", "key"),
         )  # fmt: skip
-    del width
     return out
 
 
@@ -194,9 +205,8 @@ def _disks(sample: Sample, width: int) -> list[Line]:
             words = (
                 f"{fit(safe(disk.name), 22)} read {rate(disk.read_bytes_s):>5}  write {rate(disk.write_bytes_s):>5} B/s"
             )
-            out.append(
-                _row("disks" if i == 0 else "", (words, "text"), (f"   busy {whole(disk.busy_percent, ' %')}", "dim"))
-            )
+            busy = f"   busy {whole(disk.busy_percent, ' %')}"
+            out += _rows("disks" if i == 0 else "", width, (words, "text"), (busy, "dim"))
     if isinstance(sample.filesystems, Absent):
         return [*out, _row("mounts", (why_of(sample.filesystems), "dim"))]
     for i, fs in enumerate(sample.filesystems[:12]):
@@ -241,9 +251,8 @@ def _containers(sample: Sample, width: int, glyphs: Glyphs) -> list[Line]:
         words = _join(
             [f"memory {size(row.mem_bytes)}", f"CPU {whole(row.cpu_percent, ' %')}", f"io {rate(row.io_bytes_s)}B/s"]
         )
-        out.append(
-            _row(label, (f"{sign} {state}{left} ", role), (f"{safe(row.name, limit=80)}   ", "strong"), (words, "dim"))
-        )
+        name = f"{safe(row.name, limit=80)}   "
+        out += _rows(label, width, (f"{sign} {state}{left} ", role), (name, "strong"), (words, "dim"))
     return out
 
 

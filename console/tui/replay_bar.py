@@ -88,7 +88,7 @@ def _role(mark: Mark) -> str:
 
 def time_line(replay: Replaying, width: int, glyphs: Glyphs) -> Line:
     """The whole recording as a line: what was played, the marks, the place where it stands."""
-    room = max(4, width - 2 * AXIS - 2)
+    room = max(4, width - 2 * AXIS - 3)
     start, end = fit("0:00", AXIS, ">"), fit("" if replay.total is None else clock_span(replay.total), AXIS)
     if not replay.total:
         return clip(((f" {start} ", "dim"), (glyphs.bar_empty * room, "grid"), (f" {end}", "dim")), width)
@@ -137,7 +137,7 @@ class ReplayBar(Lines):
         self.set_lines(*lines)
 
     def on_click(self, event: events.Click) -> None:
-        room = max(4, self.size.width - 2 * AXIS - 2)
+        room = max(4, self.size.width - 2 * AXIS - 3)
         at = event.x - AXIS - 2
         if event.y == 1 and 0 <= at < room:
             self.post_message(self.Seek((at + 0.5) / room))

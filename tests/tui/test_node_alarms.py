@@ -16,6 +16,7 @@ from console.services.hub import Snapshot
 from console.telemetry.alarms import Alarm
 from console.telemetry.sample import Guard, GuardTrip
 from console.telemetry.trend import Lowest
+from console.tui.alarm_lines import alert_line
 from console.tui.charts import Scale, area
 from console.tui.check_table import check_lines
 from console.tui.glyphs import UNICODE
@@ -97,6 +98,18 @@ async def test_alarms_are_counted_listed_noted_and_muted(size: tuple[int, int]) 
         await d.settle()
         assert "has 1.9 GiB left" not in d.text()
         assert d.app.screen is d.main
+
+
+def test_the_alert_tells_of_the_boot_or_of_what_came_first_not_of_the_last_victim() -> None:
+    died = [
+        Alarm(i, "rank-died", Severity.BLOCK, f"boot 1 rank {i}", f"rank {i} ended", T0 + i / 10) for i in range(5, 8)
+    ]
+    old = Alarm(1, "node-lost", Severity.BLOCK, "dgx8", "dgx8 is gone", T0 - 4000, "dgx8")
+    text = plain(alert_line((*reversed(died), old), T0 + 3, UNICODE))
+    assert text == " ✗ rank 5 ended   for 2s   and 3 more"
+    failed = Alarm(9, "boot-failed", Severity.BLOCK, "boot 1", "boot 1 failed: rank 5", T0 + 2)
+    assert "boot 1 failed: rank 5" in plain(alert_line((failed, *died), T0 + 3, UNICODE))
+    assert alert_line((replace(old, acked_at=T0),), T0, UNICODE) == []
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -207,10 +220,11 @@ def test_the_checks_are_a_row_a_code_a_column_a_node_and_the_rest_is_counted() -
         heads = rows[2].split()
         assert heads == ["all", *(f"dgx{i}" if width > 100 else f"r{i - 1}" for i in range(1, 9))]
         body = {row.split()[1]: row for row in rows[3:-1]}
-        assert list(body) == ["port-busy", "unreachable", "clock-offset", "image-not-pinned"]
+        assert list(body) == ["port-busy", "unreachable", "clock-offset", "1"]
+        assert body["1"] == "  • 1 note: image-not-pinned"
         assert body["port-busy"].split()[2:] == ["✓", "✗", "✓", "✗", "✓", "✓", "✓", "?", "overridden"]
         assert body["clock-offset"].split()[2:] == ["✓", "✓", "▲", "✓", "✓", "✓", "✓", "?"]
-        assert body["image-not-pinned"].split()[2:] == ["•"]
+        assert body["unreachable"].split()[2:] == ["✓"] * 7 + ["✗"]
         assert rows[-1] == f"  ✓ {len(CODES) - 4} other checks found nothing on the 7 nodes that could be asked"
     clean = check_lines(replace(made, findings=()), 78, UNICODE)
     assert plain(clean[-1]).rstrip() == f"  ✓ {len(CODES)} checks found nothing"

@@ -168,7 +168,7 @@ async def test_a_replay_has_no_action_of_the_present() -> None:
     async with deck() as d:
         screen = await opened(d)
         keys = d.text().splitlines()[-1]
-        assert "pause" in keys and "lowest memory" in keys
+        assert "space pause" in keys and "<> event" in keys and "m lowest" in keys
         assert "launch" not in keys and "follow" not in keys
         await d.press("l", "s", "r", "p", "d", "e", "n", "c", "C")
         assert d.app.screen is screen

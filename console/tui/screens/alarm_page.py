@@ -46,7 +46,7 @@ class AlarmPage(ModalScreen[None]):
 
     def on_mount(self) -> None:
         sheet = self.query_one("#sheet", Vertical)
-        sheet.border_subtitle = Content(" a noted   A all noted   m mute its rule 1 h   u unmute   esc closes ")
+        sheet.border_subtitle = Content(" a noted  A all noted  m mute its rule 1 h  u unmute  esc closes ")
         grid = self.query_one(Grid)
         grid.cursor_sign = self._glyphs.cursor
         grid.set_paint(self._paint)

@@ -233,7 +233,7 @@ class DeploymentActions(Screen[None]):
             self.show_boot()
             begin = self.hub.restart if restart else self.hub.launch
             work: Awaitable[BootState] = begin(slug, override=codes)
-            self.run_job(f"launch {slug}", _awaited(work), lambda boot: f"boot {boot.number}: containers started")
+            self.run_job(f"launch {slug}", _awaited(work))  # the hub itself says that all containers were started
 
         key = "R" if restart else "L"
         screen = LaunchScreen(
