@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from console.base.errors import ExitCode, FileError, UsageError
+from console.base.errors import ExitCode, FileError, NightdeckError, UsageError
 from console.boot.night_model import Night, Phase
 from console.boot.spread import spread_of_json
 from console.cli.cmd_measure import words as spread_words
@@ -33,6 +33,8 @@ START_LIMIT_S = 20.0
 # A controller that dies is begun again so often in all; the night itself tries a run no more than twice.
 BEGIN_AGAIN = 5
 BEGIN_AGAIN_S = 2.0
+# A controller's status where the night is over and the disk has no room for that word. No other exit has it.
+OVER = 97
 # -P: the folder that a night is begun in comes first in `sys.path` otherwise, and a `console/` in it, or a module of
 # the standard library's name, would be run all night.
 AGAIN = (sys.executable, "-P", "-m", "console")
@@ -73,7 +75,8 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
         if not ident:
             return ExitCode.DONE
     if args.foreground:
-        return await _run(ident, store, args, world, out)
+        code = await _run(ident, store, args, world, out)
+        return ExitCode.FAILED if code == OVER else code
     return await _detach(ident, store, args, out)
 
 
@@ -119,6 +122,9 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
             await hub.notified()
     finally:
         os.close(descriptor)
+    if not runner.saved:
+        out.say(f"the night is over, which the disk had no room for: {done.why}")
+        return OVER
     _tell(store.read(ident), out)
     return _code(done, plan)
 
@@ -160,14 +166,26 @@ def _keep(ident: str, store: NightStore, args: argparse.Namespace) -> int:
             signal.signal(number, _to(child))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         code = child.wait()
-        if store.read(ident).get("phase") == Phase.DONE:
+        if code == OVER:
+            return ExitCode.FAILED
+        if _phase(store, ident) == Phase.DONE:
             return code if code >= 0 else ExitCode.FAILED
         how = f"by signal {-code}" if code < 0 else f"with status {code}"
         tries = f"begun again ({again + 1} of {BEGIN_AGAIN})" if again < BEGIN_AGAIN else "given up"
-        store.log(ident, f"the controller ended {how} before the night did: {tries}", time.time())
+        try:
+            store.log(ident, f"the controller ended {how} before the night did: {tries}", time.time())
+        except NightdeckError as error:  # the night matters more than its log
+            Out(as_json=False).say(f"{error}: the controller ended {how}: {tries}")
         if again < BEGIN_AGAIN:
             time.sleep(BEGIN_AGAIN_S)
     return ExitCode.FAILED
+
+
+def _phase(store: NightStore, ident: str) -> object:
+    try:
+        return store.read(ident).get("phase")
+    except NightdeckError:  # a state that cannot be read says nothing; whoever begins again says what is wrong with it
+        return None
 
 
 def _to(child: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:

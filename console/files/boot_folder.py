@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -241,8 +242,9 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         who = f"process {holder}" if holder.isdigit() else "another process"
         raise BusyError(f"{who} writes this boot", where=str(path.parent), remedy="follow it from there") from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    with contextlib.suppress(OSError):  # no room for who it is: the lock itself is the kernel's
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
 
 

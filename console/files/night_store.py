@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -122,8 +123,12 @@ class NightStore:
                 f"a night runs already: {' '.join(running[1:]) or 'of an unknown id'}",
                 remedy="`nightdeck night status`, or `nightdeck night stop`",
             )
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {night}".encode(), 0)
+        words = f"{os.getpid()} {night}".encode()
+        # Over what stands there, and cut after: a full disk has no room for a file that was emptied first. The lock
+        # itself is the kernel's, and holds without words too.
+        with contextlib.suppress(OSError):
+            os.pwrite(descriptor, words, 0)
+            os.ftruncate(descriptor, len(words))
         return descriptor
 
     def running(self) -> tuple[int, str] | None:

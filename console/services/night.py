@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
@@ -33,6 +34,7 @@ from console.boot.night_model import (
 )
 from console.boot.state import BootState
 from console.boot.state import Phase as BootPhase
+from console.files.atomic import DiskError
 from console.services.hub import ControlsView, HubApi
 from console.services.lease import LeaseHeld, LeaseImpossible, LeaseTaken
 from console.services.measure import MeasureSpec
@@ -42,6 +44,11 @@ BEAT_S: Final = 1.0
 STOP_GRACE_S: Final = 30.0
 # Two tries at what everybody expects to find in the morning.
 RESTORE_TRIES: Final = 2
+# Lines of the log that wait for room on the disk.
+UNSAID: Final = 500
+# How long the end of a night waits for room, and how often it tries.
+ROOM_S: Final = 900.0
+ROOM_BEAT_S: Final = 10.0
 
 
 class Store(Protocol):
@@ -93,6 +100,9 @@ class NightRunner:
         self._stop_asked = False
         self._unlocked = ""
         self._asked_by: tuple[str, ...] = ()
+        self.saved = True  # False: what is on disk is not the night as it is
+        self._refused = False
+        self._unsaid: deque[tuple[str, float]] = deque(maxlen=UNSAID)
 
     def ask_stop(self) -> None:
         """End the night in good order: stop the trial, restore the baseline. Returns at once; without effect while the
@@ -103,7 +113,8 @@ class NightRunner:
         self.night = replace(self.night, stop_asked=True)
 
     async def run(self) -> Night:
-        """Until the night is over. Cancelling leaves the state as it is, for `resume`; nothing is stopped."""
+        """Until the night is over. Cancelling leaves the state as it is, for `resume`; nothing is stopped. A disk that
+        refuses ends no night: see `saved`."""
         quiet = self._hub.listen(self._heard)
         try:
             await self._interrupted()
@@ -121,6 +132,7 @@ class NightRunner:
                         if await self._held():
                             await self._restore(why)
                     case Finish():
+                        await self._wait_for_room()
                         return self.night
         finally:
             quiet()
@@ -344,10 +356,37 @@ class NightRunner:
             self._say(f"waiting: {why}")
 
     def _say(self, text: str) -> None:
-        self._store.log(self.night.id, text, self._clock.wall())
+        self._unsaid.append((text, self._clock.wall()))
+        self._pour()
+
+    def _pour(self) -> None:
+        """What was said, in order, also what the disk had no room for earlier."""
+        while self._unsaid and self._kept(lambda: self._store.log(self.night.id, *self._unsaid[0])):
+            self._unsaid.popleft()
 
     def save(self) -> None:
-        self._store.write(self.night, {"at": self._clock.wall(), "waiting": self._waiting, **plan_json(self._plan)})
+        extra = {"at": self._clock.wall(), "waiting": self._waiting, **plan_json(self._plan)}
+        self.saved = self._kept(lambda: self._store.write(self.night, extra))
+
+    def _kept(self, write: Callable[[], None]) -> bool:
+        """The baseline must come back whatever the disk says: what it refuses is told, once a night."""
+        try:
+            write()
+        except DiskError as error:
+            if not self._refused:
+                self._refused = True
+                self._unsaid.append((f"not kept on disk for a while: {error}", self._clock.wall()))
+                self._notify(f"the night goes on, but is not kept on disk: {error}")
+            return False
+        return True
+
+    async def _wait_for_room(self) -> None:
+        """The end is tried for longer: a night that is over, and is not known to be, is begun again."""
+        limit = self._clock.wall() + ROOM_S
+        while not self.saved and self._clock.wall() < limit:
+            await self._pause(ROOM_BEAT_S)
+            self.save()
+        self._pour()
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,11 @@ from typing import Any
 
 import pytest
 
+from console.boot.night_model import Night
 from console.cli import cmd_night
+from console.cli.parser import build_parser
+from console.files.atomic import DiskError
+from console.files.night_store import NightStore
 from console.lab import embedded
 from tests.cli.conftest import LabConsole, MakeLab, Ran
 from tests.cli.test_ledger_commands import write
@@ -140,6 +145,61 @@ def test_a_queue_with_a_recipe_that_is_not_there_is_refused_at_dusk(night: Night
     assert ran.code == 2 and 'no recipe is called "smal"' in ran.err and 'did you mean "small"?' in ran.err
     assert night.run("night", "status").code == 2
     assert night.run("--read-only", "night", str(night.queue)).code == 2
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> NightStore:
+    store = NightStore(tmp_path / "nights")
+    ident = store.create("", 1_800_000_000.0)
+    store.write(Night(ident), {})
+    return store
+
+
+@pytest.mark.parametrize(
+    ("script", "begun", "result"),
+    [
+        (f"raise SystemExit({cmd_night.OVER})", 1, 1),  # over, which the disk does not say
+        ("raise SystemExit(1)", 3, 1),
+    ],
+)
+def test_a_keeper_goes_on_while_the_disk_is_full(
+    kept: NightStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, begun: int, result: int
+) -> None:
+    (ident,) = kept.nights()
+    count = f"open({str(tmp_path / 'begun')!r}, 'a').write('x'); {script}"
+    monkeypatch.setattr(cmd_night, "AGAIN", (sys.executable, "-c", count))
+    monkeypatch.setattr(cmd_night, "BEGIN_AGAIN", 2)
+    monkeypatch.setattr(cmd_night, "BEGIN_AGAIN_S", 0.0)
+
+    def refuse(*_: object) -> None:
+        raise DiskError("cannot be appended to: No space left on device")
+
+    monkeypatch.setattr(kept, "log", refuse)
+    arguments = build_parser().parse_args(["night", "status"])
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert cmd_night._keep(ident, kept, arguments) == result
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (tmp_path / "begun").read_text() == "x" * begun
+
+
+def test_a_night_is_owned_on_a_full_disk_too(kept: NightStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a controller that is begun again finds it: the lock's file is there, and may not grow."""
+    (ident,) = kept.nights()
+    os.close(kept.lock(ident))
+    cut: list[int] = []
+    monkeypatch.setattr(os, "ftruncate", lambda _descriptor, size: cut.append(size))
+    descriptor = kept.lock(ident)
+    assert kept.running() == (os.getpid(), ident) and 0 not in cut
+    os.close(descriptor)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    os.close(kept.lock(ident))
 
 
 def test_a_night_runs_this_console_and_not_one_of_the_folder_it_is_begun_in(

@@ -12,10 +12,11 @@ import pytest
 from console.base.absent import NOT_SAMPLED
 from console.base.errors import NightdeckError
 from console.boot.events import Event, SmokeDone, StatsSeen
-from console.boot.night_model import Night, Rules, Run, Step, expand
+from console.boot.night_model import Night, Phase, Rules, Run, Step, expand
 from console.boot.state import BootState
 from console.boot.state import Phase as BootPhase
 from console.cluster.model import Node
+from console.files.atomic import DiskError
 from console.services.hub import ControlsView, NodeView
 from console.services.lease import LeaseHeld
 from console.services.measure import MeasureError
@@ -209,6 +210,61 @@ async def test_two_deaths_end_the_trials_and_the_baseline_comes_back() -> None:
     assert outcomes(night) == [("s0", "failed"), ("s1", "failed")]
     assert [r.why for r in night.results] == ["rank 3 died", "image-missing on dgx6"]
     assert night.why == "2 failures in a row; base serves again"
+
+
+@dataclass
+class FullStore(MemoryStore):
+    """A disk that refuses every write from a moment on, until another."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    full_from: float = 0.0
+    full_to: float = float("inf")
+
+    def _ask(self) -> None:
+        if self.full_from <= self.clock.now < self.full_to:
+            raise DiskError("cannot be written: No space left on device", where="/state")
+
+    def write(self, night: Night, extra: Mapping[str, Any]) -> None:
+        self._ask()
+        super().write(night, extra)
+
+    def log(self, night: str, text: str, at: float) -> None:
+        self._ask()
+        super().log(night, text, at)
+
+
+def full_bench(**store: float) -> Bench:
+    b = bench([Step("lever", "lever")], base=["ready"], lever=["ready"])
+    b.store = b.runner._store = FullStore(clock=b.clock, **store)  # type: ignore[arg-type]
+    return b
+
+
+@pytest.mark.parametrize("full_from", [T0, T0 + 300, T0 + 900])
+async def test_a_full_disk_ends_no_night_and_the_baseline_comes_back(full_from: float) -> None:
+    b = full_bench(full_from=full_from)
+    night = await b.run()
+    assert b.hub.did == ["launch lever", "measure", "stop lever", "launch base"]
+    assert (night.phase, night.left_serving, b.runner.saved) == (Phase.DONE, "base", False)
+    assert [t for t in b.told if "disk" in t] == [
+        "the night goes on, but is not kept on disk: /state: cannot be written: No space left on device"
+    ]
+
+
+async def test_a_disk_that_has_room_again_gets_all_that_was_said() -> None:
+    b = full_bench(full_from=T0 + 300, full_to=T0 + 900)
+    plain = bench([Step("lever", "lever")], base=["ready"], lever=["ready"])
+    await plain.run()
+    await b.run()
+    assert b.runner.saved and b.store.states[-1] == b.runner.night
+    assert [line for line in b.store.lines if "not kept" not in line] == plain.store.lines
+
+
+async def test_the_end_of_a_night_waits_for_room() -> None:
+    """What the disk says is what a keeper goes by: a night that it does not know to be over would be begun again."""
+    b = full_bench(full_from=T0 + 900, full_to=T0 + 1500)
+    night = await b.run()
+    assert b.store.states[-1] == night and night.phase is Phase.DONE
+    assert b.clock.now >= T0 + 1500 and b.runner.saved
 
 
 async def test_a_success_in_between_forgives() -> None:
