@@ -112,6 +112,9 @@ def build_parser() -> argparse.ArgumentParser:
     p = add("top", "memory, GPU, fabric and disk of every node")
     p.add_argument("--once", action="store_true", help="one sample of each node (the default when piped)")
     p.add_argument("--follow", action="store_true", help="go on; with --json one object a line")
+    orders = ("file", "name", "age", "available", "used", "gpu", "temp", "power", "load")
+    p.add_argument("--sort", choices=orders, default="file", metavar="BY", help=f"{', '.join(orders)} (worst first)")
+    p.add_argument("--filter", default="", metavar="WORDS", help="nodes with these words in name, host, state or rank")
 
     p = add("alarms", "what raises an alarm, what holds now, and a test of how alarms get out")
     p.add_argument("alarms_command", metavar="now|test", nargs="?", choices=("now", "test"), help="default: the rules")

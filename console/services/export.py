@@ -13,7 +13,9 @@ from console.base.errors import UsageError
 from console.services.openmetrics import CONTENT_TYPE
 
 DEADLINE_S: Final = 10.0
-MAX_CLIENTS: Final = 32
+MAX_CLIENTS: Final = 256
+# Scrapes that come together get one exposition: making it takes milliseconds of the loop that watches the nodes.
+KEEP_S: Final = 0.25
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -26,6 +28,7 @@ class Exporter:
         self._port = port
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._kept: tuple[float, bytes] | None = None
         self.served = 0
 
     @property
@@ -37,7 +40,7 @@ class Exporter:
     async def __aenter__(self) -> Exporter:
         """Raises UsageError where the address cannot be bound."""
         try:
-            self._server = await asyncio.start_server(self._client, self._host, self._port)
+            self._server = await asyncio.start_server(self._client, self._host, self._port, backlog=MAX_CLIENTS)
         except (OSError, OverflowError) as error:
             raise UsageError(f"cannot listen: {error}", where=f"{self._host}:{self._port}") from error
         return self
@@ -77,12 +80,18 @@ class Exporter:
             elif isinstance(event, h11.ConnectionClosed):
                 return
 
+    def _exposition(self) -> bytes:
+        now = asyncio.get_running_loop().time()
+        if self._kept is None or now - self._kept[0] >= KEEP_S:
+            self._kept = (now, self._text())
+        return self._kept[1]
+
     async def _reply(self, connection: h11.Connection, request: h11.Request, writer: asyncio.StreamWriter) -> None:
         path = bytes(request.target).partition(b"?")[0]
         if bytes(request.method) not in (b"GET", b"HEAD"):
             status, kind, body = 405, _PLAIN, b"only GET and HEAD\n"
         elif path == b"/metrics":
-            status, kind, body = 200, CONTENT_TYPE, self._text()
+            status, kind, body = 200, CONTENT_TYPE, self._exposition()
             self.served += 1
         elif path == b"/":
             status, kind, body = 200, _PLAIN, b"nightdeck: see /metrics\n"

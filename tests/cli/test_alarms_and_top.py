@@ -15,13 +15,14 @@ from console.base.units import GIB
 from console.boot.events import BootOpened, ContainerSeen, RankRef, StatsSeen
 from console.boot.reduce import opened, reduce
 from console.cli.cmd_alarms import rule_rows
-from console.cli.cmd_top import engine_line, picture, top_json
+from console.cli.cmd_status import node_cells
+from console.cli.cmd_top import ORDERS, chosen, engine_line, fitted, picture, top_json
 from console.cli.guard_lines import guard_lines
 from console.cluster.model import Cluster, Node
 from console.services.hub import NodeView, Snapshot
 from console.telemetry.alarm_rules import CODES, AlarmPolicy, RuleChange
 from console.telemetry.alarms import Alarm
-from console.telemetry.sample import Guard, GuardTrip, Memory, Sample
+from console.telemetry.sample import Gpu, Guard, GuardTrip, Memory, Sample
 from console.telemetry.trend import Lowest
 
 CLUSTER = Cluster("spark8", "c.toml", (Node("dgx1", "dgx1"), Node("dgx2", "dgx2")))
@@ -107,3 +108,40 @@ def test_the_command_lists_and_tests_without_a_cluster(
     said = json.loads(capsys.readouterr().out)["ways"]
     assert [w["ok"] for w in said] == [True, False] and "SECRET" not in json.dumps(said)
     assert main(["alarms", "test", "pager"]) == 2
+
+
+def view(name: str, available: int | Absent, state: str = "fresh", temp: float | Absent = 60.0) -> NodeView:
+    sample = Sample(name, 1, 0.0, 0.0, 0.0, memory=Memory(available_bytes=available), gpus=(Gpu(0, temp_c=temp),))
+    return NodeView(Node(name, f"{name}.lan"), state, 1.0, sample, why="refused" if state == "lost" else "")
+
+
+def test_nodes_are_ordered_worst_first_and_those_without_the_figure_last() -> None:
+    silent = NodeView(Node("dgx0", "h"), "waiting", Absent("none"), Absent("none"))
+    rows = [silent, view("dgx2", 9, temp=Absent("[N/A]")), view("dgx3", 3), view("dgx1", Absent("x"), temp=91.0)]
+    names = {order: [v.node.name for v in chosen(rows, order)] for order in ORDERS}
+    assert names["file"] == ["dgx0", "dgx2", "dgx3", "dgx1"]
+    assert names["name"] == ["dgx0", "dgx1", "dgx2", "dgx3"]
+    assert names["available"] == ["dgx3", "dgx2", "dgx0", "dgx1"]
+    assert names["temp"] == ["dgx1", "dgx3", "dgx0", "dgx2"]
+    assert names["age"][0] == "dgx0"
+
+
+def test_nodes_are_chosen_by_words() -> None:
+    rows = [view("dgx1", 1), view("dgx2", 2, "lost"), view("dgx12", 3, "lost")]
+    assert [v.node.name for v in chosen(rows, words="LOST dgx1")] == ["dgx12"]
+    assert [v.node.name for v in chosen(rows, words="refused")] == ["dgx2", "dgx12"]
+    assert chosen(rows, words="nothing") == []
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 44, 20])
+def test_a_narrow_terminal_keeps_the_columns_that_matter(width: int) -> None:
+    text = fitted([node_cells(v) for v in snapshot().nodes], width)
+    assert all(word in text[0] for word in ("node", "state", "age", "available"))
+    assert ("used" in text[0]) == (width > 70) and all("14" in line for line in text[1:2])
+
+
+def test_the_picture_says_how_many_are_left_out() -> None:
+    snap = snapshot()
+    some = replace(snap, nodes=snap.nodes[:1])
+    assert picture(some, 10.0, 80, 2)[0].startswith("spark8   1 of 1 nodes shown answer (2 in all)")
+    assert picture(snap, 10.0, 80, 2)[0].startswith("spark8   1 of 2 nodes answer")

@@ -83,3 +83,17 @@ def test_the_command_line_never_loads_textual() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60)
     assert ran.returncode == 0, ran.stderr[-500:]
+
+
+def test_a_live_top_ends_quietly_when_its_reader_has_enough(lab: MakeLab) -> None:
+    console = lab()
+    words = ["--cluster", console.cluster, "top", "--json", "--follow", "--sort", "available"]
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" | head -1', "sh", sys.executable, "-m", "console", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert len(json.loads(ran.stdout)["nodes"]) == 2
+    assert (ran.returncode, ran.stderr) == (0, "")

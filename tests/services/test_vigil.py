@@ -217,6 +217,22 @@ async def test_the_server_answers_what_it_knows_and_survives_the_rest() -> None:
         assert server.served == 2
 
 
+async def test_a_hundred_scrapes_at_once_are_all_answered_and_made_once() -> None:
+    made = 0
+
+    def text() -> bytes:
+        nonlocal made
+        made += 1
+        return b"x 1\n" * 20_000 + b"# EOF\n"
+
+    async with Exporter(text, "127.0.0.1", 0) as server:
+        answers = await asyncio.gather(
+            *(fetch(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(100))
+        )
+    assert all(a.startswith(b"HTTP/1.1 200") and a.endswith(b"# EOF\n") and len(a) > 80_000 for a in answers)
+    assert server.served == 100 and made <= 20
+
+
 # -- recording and replay -------------------------------------------------------------------------------------------
 
 RANKS = (RankRef(0, "dgx1", "c0"), RankRef(1, "dgx2", "c1"))
