@@ -114,9 +114,9 @@ PLAN: Final[Rows] = (
     ),
     (
         "podman-gpus",
-        INFO,
-        "podman hands out GPUs through a CDI specification, and understands --gpus since version 5.",
-        "Run `nvidia-ctk cdi generate` on the node.",
+        WARN,
+        "podman hands out GPUs through a CDI specification; without one the container does not start.",
+        "Run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` on the node.",
     ),
     (
         "nofile-low",

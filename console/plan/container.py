@@ -58,15 +58,16 @@ def run_argv(
                 f"{what} {word!r} cannot be used: it is empty, begins with - or has blanks", where=recipe.file
             )
     out = [cli, "run", "-d", "--name", name, "--pull", "never", "--init", "--network", "host", "--ipc", "host"]
+    podman = cli.rsplit("/", 1)[-1] == "podman"
     if adapt.gpus is not None:
-        out += ["--gpus", adapt.gpus]
+        out += cdi_words(adapt.gpus) if podman else ["--gpus", adapt.gpus]
     if adapt.infiniband:
         out += ["--device", "/dev/infiniband"]
     out += ["--cap-add", "IPC_LOCK"]
     if adapt.memlock:
         out += ["--ulimit", "memlock=-1"]
     out += ["--ulimit", f"nofile={adapt.nofile}:{adapt.nofile}"]
-    if recipe.shm_size:
+    if recipe.shm_size and not podman:  # which refuses a size beside the host's own /dev/shm; docker ignores it there
         out += ["--shm-size", recipe.shm_size]
     for key, value in labels.items():
         out += ["--label", f"{key}={clean_line(value, limit=400)}"]
@@ -83,6 +84,16 @@ def run_argv(
     if any("\0" in word for word in words):
         raise UsageError("a NUL character cannot stand on a command line", where=recipe.file)
     return words
+
+
+def cdi_words(gpus: str) -> list[str]:
+    """docker's --gpus value as podman's devices: before version 5 it takes --gpus and hands out nothing.
+
+    all; a count; device=0,1 (indices or UUIDs). Names as `nvidia-ctk cdi generate` writes them."""
+    names = gpus.removeprefix("device=").strip('"').split(",") if gpus != "all" else ["all"]
+    if len(names) == 1 and names[0].isdecimal() and not gpus.startswith("device="):
+        names = [str(i) for i in range(int(names[0]))]
+    return [word for name in names for word in ("--device", f"nvidia.com/gpu={name}")]
 
 
 def _check_env(key: str, recipe: Recipe) -> None:

@@ -165,7 +165,8 @@ def gather_container(facts: Facts) -> None:
     facts.put(container_runtimes=runtimes)
     path = hook_path()
     hook = any(which(name, path) for name in ("nvidia-container-runtime-hook", "nvidia-container-cli"))
-    facts.put(nvidia_runtime=bool("nvidia" in runtimes or hook or os.path.exists("/etc/cdi/nvidia.yaml")))
+    cdi = any(os.path.exists(folder + "/nvidia.yaml") for folder in ("/etc/cdi", "/var/run/cdi"))
+    facts.put(nvidia_runtime="nvidia" in runtimes or hook or cdi)
     if root:
         free(facts, root, facts.looker.ask("free", root))
     facts.lack(names, f"{facts.cli} info does not say")
@@ -205,14 +206,20 @@ class Images:
 IMAGES = Images()
 
 
+def full_id(image: dict[str, Any]) -> str:
+    """podman writes an Id without its algorithm."""
+    found = str(image["Id"])
+    return "sha256:" + found if re.match(r"[0-9a-f]{64}\Z", found) else found
+
+
 def gather_images(facts: Facts) -> None:
     ids: dict[str, str] = {}
     for reference, found in IMAGES.all(facts).items():
         if isinstance(found, Missing):
             raise found
-        match = re.match(r"(?:sha256:)?([0-9a-f]{64})\Z", str(found.get("Id")) if found else "")
-        if match:
-            ids[reference] = "sha256:" + match.group(1)
+        found_id = full_id(found) if found and "Id" in found else ""
+        if re.match(r"sha256:[0-9a-f]{64}\Z", found_id):
+            ids[reference] = found_id
     facts.put(image_ids=ids)
 
 

@@ -104,13 +104,25 @@ def listed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_command(path: str, limit_s: float) -> list[dict[str, Any]]:
-    form = "{{.ID}}\t{{.Names}}\t{{.Image}}\t{{.State}}"
+    form = "{{.ID}}\t{{.Names}}\t{{.Image}}\t{{.Status}}"  # of the state, nerdctl has this alone
     out = checked([path, "ps", "-a", "--no-trunc", "--format", form], limit_s)
     rows = [line.split("\t") for line in out.splitlines() if line.count("\t") == 3]
     ours: set[str] = set()
     if rows:
         ours = set(checked([path, "ps", "-aq", "--no-trunc", "--filter", f"label={LABEL}"], limit_s).split())
-    return [{"id": r[0], "name": r[1], "image": r[2], "state": r[3].lower(), "ours": r[0] in ours} for r in rows[:MOST]]
+    return [
+        {"id": r[0], "name": r[1], "image": r[2], "state": state_of(r[3]), "ours": r[0] in ours} for r in rows[:MOST]
+    ]
+
+
+def state_of(status: str) -> str:
+    """`running` of "Up 2 hours", `exited` of "Exited (137) 3 days ago", `paused` of "Up 5 minutes (Paused)"."""
+    words = status.lower().split()
+    if not words:
+        return ""
+    if words[0] == "up":
+        return "paused" if words[-1] == "(paused)" else "running"
+    return {"removal": "removing"}.get(words[0], words[0])
 
 
 def gather_gpu_memory(facts: Facts) -> None:

@@ -13,7 +13,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.probe.facts_engine import IMAGES
+from console.probe.facts_engine import IMAGES, full_id
 from console.probe.facts_ground import PROC, SYS, Facts, Missing, checked, meminfo, number, one_line, run, which, word
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def gather_image_details(facts: Facts) -> None:
         try:
             config = item.get("Config") or {}
             found[reference] = {
-                "id": item["Id"],
+                "id": full_id(item),
                 "layers": (item.get("RootFS") or {}).get("Layers") or [],
                 "size": item.get("Size"),
                 "user": config.get("User") or "",

@@ -145,7 +145,7 @@ def _found(node: str, row: Any) -> Found | None:
         status = "running" if state.get("Running") is True else "unknown"
     code = state.get("ExitCode")
     oom = state.get("OOMKilled")
-    ended = status in ("exited", "dead")
+    ended = status in DEAD
     return Found(
         node=node,
         id=clean_line(row["Id"], limit=100),

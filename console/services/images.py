@@ -18,6 +18,7 @@ from console.transport.base import Completed, Fleet, Link, TransportError
 
 ASK_S: Final = 30.0
 _ABSENT: Final = re.compile(rb"no such image|not known|no image|not found|does not exist", re.I)
+_BARE_ID: Final = re.compile(r"[0-9a-f]{64}\Z")
 # $1: container CLI. The engine's root, or its nearest parent that this user can see; then what is free there, in KiB.
 _ROOM: Final = (
     'root=$("$1" info --format "{{.DockerRootDir}}" 2>/dev/null) || root=; '
@@ -83,8 +84,9 @@ def read_inspect(done: Completed) -> Image | Absent | None:
     if not isinstance(image_id, str):
         return Absent("the engine's answer cannot be read")
     size = row.get("Size")
+    image_id = clean_line(image_id, limit=100)
     return Image(
-        clean_line(image_id, limit=100),
+        f"sha256:{image_id}" if _BARE_ID.match(image_id) else image_id,  # podman writes it without
         _content(row),
         size if isinstance(size, int) and size > 0 else 0,
         clean_line(str(row.get("Created") or ""), limit=60),

@@ -27,8 +27,10 @@ _START: Final = (
 )
 MKDIR_FAILED: Final = 91
 
+# $1: container CLI, then container ids. One by one: podman removes none of them where one is gone already.
+_PURGE: Final = 'cli=$1; shift; for c; do "$cli" rm -f -v "$c" >/dev/null; done'
 # $1: container CLI, $2: label filter, then container ids: remove them, then say what is left under the label.
-_REMOVE: Final = 'cli=$1; label=$2; shift 2; "$cli" rm -f -v "$@" >/dev/null; ' + _CENSUS_BODY
+_REMOVE: Final = 'cli=$1; label=$2; shift 2; for c; do "$cli" rm -f -v "$c" >/dev/null; done; ' + _CENSUS_BODY
 
 # $1: container CLI, $2: since, $3: container. Both streams of the engine in the order in which they were logged.
 _FOLLOW: Final = 'exec "$1" logs --follow --timestamps --since "$2" "$3" 2>&1'
@@ -57,7 +59,7 @@ def start_argv(mkdirs: Sequence[str], argv: Sequence[str], fence: Fence | None =
 
 def purge_argv(cli: str, ids: Sequence[str]) -> list[str]:
     """Remove containers by id, with what they wrote."""
-    return [cli, "rm", "-f", "-v", *ids]
+    return [cli, "rm", "-f", "-v", *ids] if len(ids) == 1 else _sh(_PURGE, cli, *ids)
 
 
 def remove_argv(cli: str, ids: Sequence[str]) -> list[str]:

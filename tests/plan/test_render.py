@@ -14,7 +14,7 @@ from console.base.errors import UsageError
 from console.cluster.facts import Hca, Interface
 from console.cluster.model import Cluster, Node
 from console.plan import render
-from console.plan.container import container_name
+from console.plan.container import cdi_words, container_name
 from console.plan.flags import find_value, parse_args
 from console.recipe.model import Mount, NodeChoice
 from tests.plan.build import all_facts, bare, codes, plan_of, safe, seed, spark_facts, sparks, tiny, with_args
@@ -318,6 +318,22 @@ def test_podman_needs_no_nvidia_runtime() -> None:
     recipe = safe(required_nodes=2, tensor_parallel_size=2)
     plan = plan_of(recipe, cluster, all_facts(cluster, nvidia_runtime=False))
     assert plan.ranks[0].argv[0] == "podman" and not plan.blocks and "podman-gpus" in codes(plan.findings)
+    assert "--gpus" not in plan.ranks[0].argv and "nvidia.com/gpu=all" in plan.ranks[0].argv
+    assert "--shm-size" not in plan.ranks[0].argv  # podman refuses a size beside the host's own /dev/shm
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices"),
+    [
+        ("all", ["nvidia.com/gpu=all"]),
+        ("2", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]),
+        ("device=1,GPU-6f1d", ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-6f1d"]),
+    ],
+)
+def test_podman_takes_gpus_as_devices(gpus: str, devices: list[str]) -> None:
+    """Before version 5 it takes --gpus and hands out nothing."""
+    words = cdi_words(gpus)
+    assert words[1::2] == devices and set(words[::2]) == {"--device"}
 
 
 def test_limits_follow_the_node() -> None:

@@ -17,6 +17,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.facts_parse import parse_facts
 from console.cluster.launch_facts import LaunchFacts, ModelFact
 from console.probe import launch_facts_program
+from console.probe.launch_engines import state_of
 
 MEMINFO = (
     "MemTotal: 100 kB\nMemAvailable: 50 kB\nBuffers: 5 kB\nCached: 30 kB\nShmem: 10 kB\n"
@@ -182,7 +183,7 @@ def test_the_host_of_a_made_tree(tmp_path: Path) -> None:
 def test_containers_images_and_routes_of_stub_commands(tmp_path: Path) -> None:
     image = {"Id": "sha256:1", "RootFS": {"Layers": ["sha256:2"]}, "Size": 9, "Config": {"User": "app"}}
     commands = {
-        "docker": f'case "$*" in "ps -a --no-trunc --format"*) printf "{BOX}\\tnd-x-b1-r0\\timg:1\\tRunning\\n";; '
+        "docker": f'case "$*" in "ps -a --no-trunc --format"*) printf "{BOX}\\tnd-x-b1-r0\\timg:1\\tUp 2 hours\\n";; '
         f'"ps -aq"*) echo {BOX};; *inspect*) echo \'{json.dumps([image])}\';; *) echo "{{}}";; esac',
         "ip": 'echo "$4 dev eth7 src 10.0.0.1 uid 0"',
         "ping": 'for a; do last=$a; done; [ "$last" = 10.0.0.2 ] && exit 0; '
@@ -211,3 +212,22 @@ def test_containers_images_and_routes_of_stub_commands(tmp_path: Path) -> None:
     assert (by["10.0.0.2"].interface, by["10.0.0.2"].large) == ("eth7", True)
     assert (by["10.0.0.3"].small, by["10.0.0.3"].large) == (True, False)
     assert "not an IPv4 address" in by["$(reboot)"].why
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("Up 2 hours", "running"),
+        ("Up 5 minutes (healthy)", "running"),
+        ("Up 5 minutes (Paused)", "paused"),
+        ("Exited (137) 3 days ago", "exited"),
+        ("Created", "created"),
+        ("Restarting (1) 2 seconds ago", "restarting"),
+        ("Removal In Progress", "removing"),
+        ("Running", "running"),
+        ("", ""),
+    ],
+)
+def test_the_engines_words_for_a_state(status: str, state: str) -> None:
+    """podman before 5 gives these words under .State too; an ended container must not look alive."""
+    assert state_of(status) == state
