@@ -14,9 +14,12 @@ from console.enginelog.stats import EngineStats
 # Far above the 52 kB of a real engine: what lies beyond is not read.
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_LINE: Final = 8192
-_SAMPLE: Final = re.compile(r"([A-Za-z_:][\w:]{0,199})(?:\{(.{0,6000})\})? +([^ ]{1,40})(?: +-?\d{1,20})?\s*$")
-_LABEL: Final = re.compile(r'([A-Za-z_]\w{0,99})="((?:[^"\\]|\\.){0,2000})"')
-# Names as printed by 0.32; the second of a pair is what other versions call it.
+# Each is matched where the one before ended and gives nothing back, so that a line is read once, whatever it holds.
+_NAME: Final = re.compile(r"[A-Za-z_:][\w:]{0,199}+")
+_LABEL: Final = re.compile(r'[ ,]{0,9}+([A-Za-z_]\w{0,99}+)="((?:[^"\\]|\\.){0,2000}+)"')
+_LABELS_END: Final = re.compile(r"[ ,]{0,9}+\}")
+_VALUE: Final = re.compile(r" {1,99}+([^ \s]{1,40}+)(?: {1,99}+-?\d{1,20}+)?\s*+\Z")
+# Names as printed by 0.32; the second of a pair is what other versions call it (public documentation of 0.5 to 0.10).
 _GAUGES: Final = {
     "running": ("vllm:num_requests_running",),
     "waiting": ("vllm:num_requests_waiting",),
@@ -37,6 +40,11 @@ _COUNTERS: Final = {
     "e2e_sum_s": ("vllm:e2e_request_latency_seconds_sum",),
     "e2e_count": ("vllm:e2e_request_latency_seconds_count",),
 }
+# Shares that the older engine (V0) printed ready-made; it says -1 while there is none.
+_SHARES: Final = {
+    "prefix_hit": "vllm:gpu_prefix_cache_hit_rate",
+    "draft_acceptance": "vllm:spec_decode_draft_acceptance_rate",
+}
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
@@ -47,19 +55,32 @@ def parse_samples(data: bytes, *, only: str = "") -> Samples:
     for line in data[:MAX_BYTES].decode("utf-8", errors="replace").split("\n"):
         if not line or line[0] == "#" or len(line) > MAX_LINE or not line.startswith(only):
             continue
-        found = _SAMPLE.match(line)
-        if found is None:
-            continue
-        name, labels, number = found.groups()
-        try:
-            value = float(number)
-        except ValueError:
-            continue
-        if not math.isfinite(value):
-            continue
-        pairs = {key: clean_line(said, limit=200) for key, said in _LABEL.findall(labels)} if labels else {}
-        out.setdefault(name, []).append((pairs, value))
+        sample = _sample(line)
+        if sample is not None:
+            out.setdefault(sample[0], []).append(sample[1:])
     return out
+
+
+def _sample(line: str) -> tuple[str, dict[str, str], float] | None:
+    name = _NAME.match(line)
+    if name is None:
+        return None
+    at = name.end()
+    labels: dict[str, str] = {}
+    if line.startswith("{", at):
+        at += 1
+        while (label := _LABEL.match(line, at)) is not None:
+            labels[label[1]] = clean_line(label[2], limit=200)
+            at = label.end()
+        if (end := _LABELS_END.match(line, at)) is None:
+            return None
+        at = end.end()
+    number = _VALUE.match(line, at)
+    try:
+        value = float(number[1]) if number is not None else math.nan
+    except ValueError:
+        return None
+    return (name[0], labels, value) if math.isfinite(value) else None
 
 
 def parse_metrics(data: bytes, *, at: float | None = None) -> EngineStats:
@@ -85,6 +106,10 @@ def parse_metrics(data: bytes, *, at: float | None = None) -> EngineStats:
         values["acceptance_length"] = 1.0 + accepted / drafts
     if values.get("draft_tokens_total") and accepted is not None:
         values["draft_acceptance"] = min(1.0, accepted / values["draft_tokens_total"])
+    for field, name in _SHARES.items():
+        shares = [v for _, v in samples.get(name, ()) if 0.0 <= v <= 1.0]
+        if field not in values and shares:
+            values[field] = max(shares)
     for rows in samples.values():
         for labels, _ in rows:
             if model := labels.get("model_name"):
