@@ -12,8 +12,8 @@ from console.recipe.model import Recipe
 
 # Facts that differ between any two moments say nothing of the machine.
 _PASSING: Final = frozenset(
-    {"at", "node", "uptime_s", "clock_offset_s", "mem_available_bytes", "disk_free_bytes", "control_address", "missing",
-     "image_ids", "listening_ports", "launch"}
+    {"at", "node", "uptime_s", "clock_offset_s", "clock_error_s", "mem_available_bytes", "disk_free_bytes",
+     "control_address", "missing", "image_ids", "listening_ports", "launch"}
 )  # fmt: skip
 
 

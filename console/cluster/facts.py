@@ -37,6 +37,7 @@ class Hca:
 class NodeFacts:
     """Facts of one node at one moment (`at`: epoch seconds on the console's clock). Bytes are bytes.
 
+    clock_offset_s: how far the node's clock is ahead; clock_error_s: how far off that may be at most.
     home: the user's home folder. nofile_limit/memlock: what a container may raise its limits to
     (files; memlock_unlimited False where `--ulimit memlock=-1` would be refused).
     control_address: the node's own address at which the console's SSH connection arrived.
@@ -55,6 +56,7 @@ class NodeFacts:
     boot_id: str | Absent = NOT_SAMPLED
     uptime_s: float | Absent = NOT_SAMPLED
     clock_offset_s: float | Absent = NOT_SAMPLED
+    clock_error_s: float = 0.0
     mem_total_bytes: int | Absent = NOT_SAMPLED
     mem_available_bytes: int | Absent = NOT_SAMPLED
     container_cli: str | Absent = NOT_SAMPLED

@@ -44,6 +44,7 @@ def parse_facts(data: bytes, node: str, at: float, sent_at: float, received_at: 
         except Odd as odd:
             return Absent(f"unreadable: {odd}")
 
+    offset, error = _offset(report, sent_at, received_at)
     return NodeFacts(
         node=node,
         at=at,
@@ -55,7 +56,8 @@ def parse_facts(data: bytes, node: str, at: float, sent_at: float, received_at: 
         architecture=fact("architecture", text),
         boot_id=fact("boot_id", text),
         uptime_s=fact("uptime_s", number),
-        clock_offset_s=_offset(report, sent_at, received_at),
+        clock_offset_s=offset,
+        clock_error_s=error,
         mem_total_bytes=fact("mem_total_bytes", count),
         mem_available_bytes=fact("mem_available_bytes", count),
         container_cli=fact("container_cli", text),
@@ -79,13 +81,15 @@ def parse_facts(data: bytes, node: str, at: float, sent_at: float, received_at: 
     )
 
 
-def _offset(report: Mapping[str, Any], sent_at: float, received_at: float) -> float | Absent:
-    """Seconds that the node's clock is ahead of the console's."""
+def _offset(report: Mapping[str, Any], sent_at: float, received_at: float) -> tuple[float | Absent, float]:
+    """Seconds that the node's clock is ahead of the console's, and how far off that may be: what the way to the node
+    and back took, and a node too busy to begin at once."""
     try:
         began, ended = number(report.get("began")), number(report.get("ended"))
     except Odd:
-        return Absent("the node did not report its clock")
-    return ((began - sent_at) + (ended - received_at)) / 2
+        return Absent("the node did not report its clock"), 0.0
+    most, least = began - sent_at, ended - received_at
+    return (most + least) / 2, max((most - least) / 2, 0.0)
 
 
 def _missing(value: object) -> dict[str, str]:

@@ -114,7 +114,7 @@ def _disk(name: str, fact: NodeFacts, plan: Plan) -> Iterator[Finding]:
 
 def _clock(name: str, fact: NodeFacts) -> Iterator[Finding]:
     offset, uptime = fact.clock_offset_s, fact.uptime_s
-    if known(offset) and abs(offset) > CLOCK_OFFSET_S:
+    if known(offset) and abs(offset) - fact.clock_error_s > CLOCK_OFFSET_S:
         yield finding(
             "clock-offset",
             f"{name}: its clock is {abs(offset):.1f} s {'ahead' if offset > 0 else 'behind'}",

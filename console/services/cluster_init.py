@@ -221,7 +221,7 @@ def _limits(node: Node, fact: NodeFacts) -> Iterator[Finding]:
 
 def _clock(node: Node, fact: NodeFacts) -> Iterator[Finding]:
     offset = fact.clock_offset_s
-    if known(offset) and abs(offset) > CLOCK_OFFSET_S:
+    if known(offset) and abs(offset) - fact.clock_error_s > CLOCK_OFFSET_S:
         yield finding(
             "clock-offset",
             f"{node.name}: its clock is {abs(offset):.1f} s {'ahead' if offset > 0 else 'behind'}",

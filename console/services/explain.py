@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from console.base.absent import Absent, known
@@ -17,8 +18,7 @@ from console.boot.events import (
     Stalled,
     StepChanged,
 )
-from console.boot.reduce import GONE
-from console.boot.state import BootState, Phase, RankState
+from console.boot.state import GONE, BootState, Phase, RankState
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
 from console.enginelog.causes import find_cause
@@ -32,6 +32,7 @@ GIB = 1 << 30
 # Less than this was seen only where a node was about to freeze (memory-gb10 5.2, 5.9: healthy heads run at 1.6 GiB).
 SCARCE_BYTES = GIB
 _KERNEL_LINES = 20
+_OFFSETS = 60
 
 
 class NodeSigns:
@@ -40,9 +41,15 @@ class NodeSigns:
     def __init__(self) -> None:
         self.lowest: int | None = None
         self.kernel: list[str] = []
-        self.offset = 0.0
+        self._offsets: deque[float] = deque(maxlen=_OFFSETS)
         self.rebooted = False
         self.low_power = False
+
+    @property
+    def offset(self) -> float:
+        """Seconds that the node's clock is ahead. Each sample says that less the time it was under way: the one that
+        came soonest is nearest to the truth."""
+        return max(self._offsets, default=0.0)
 
     def add(self, sample: Sample) -> None:
         available = sample.memory.available_bytes
@@ -51,7 +58,7 @@ class NodeSigns:
         if known(sample.kernel):
             self.kernel = [*self.kernel, *(line.text for line in sample.kernel)][-_KERNEL_LINES:]
         if known(sample.clock_offset_s):
-            self.offset = sample.clock_offset_s
+            self._offsets.append(sample.clock_offset_s)
         self.rebooted = self.rebooted or sample.rebooted
         if known(sample.gpus):
             # A hung collective spins at full utilisation and draws next to nothing (failures 17).

@@ -44,6 +44,7 @@ def test_clock_offset_is_the_mean_of_both_ways() -> None:
     facts = parsed({"facts": {}, "began": 100.5, "ended": 102.5}, sent=0.0, received=3.0)
     assert isinstance(facts, NodeFacts)
     assert facts.clock_offset_s == pytest.approx((100.5 + 99.5) / 2)
+    assert facts.clock_error_s == pytest.approx(0.5), "what the way there and back took"
 
 
 @pytest.mark.parametrize(

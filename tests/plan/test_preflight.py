@@ -62,6 +62,7 @@ def link(mtu: int = 9000, up: bool = True, speed: int = 200_000, address: str = 
         ({"disk_free_bytes": {"/": GIB // 2}}, "disk-full", "block", "0.50 GiB free on /"),
         ({"disk_free_bytes": {"/mnt/nas": 0}}, "disk-low", "warn", "/mnt/nas"),
         ({"clock_offset_s": -75.0}, "clock-offset", "warn", "75.0 s behind"),
+        ({"clock_offset_s": 3.0, "clock_error_s": 1.9}, "clock-offset", "warn", "3.0 s ahead"),
         ({"uptime_s": 120.0}, "recently-booted", "info", "2 min ago"),
         ({"interfaces": link(mtu=1500)}, "mtu-differs", "warn", "1500 bytes on dgx6"),
         ({"interfaces": link(up=False)}, "link-down", "block", "enp1s0f0np0 is down"),
@@ -99,6 +100,12 @@ def test_ports_matter_on_the_head_alone(port: int, blocks: bool) -> None:
     head = findings(one_changed("dgx1", listening_ports=frozenset({22, port})))
     assert ("port-busy" in codes(head)) is blocks
     assert "port-busy" not in codes(findings(one_changed("dgx6", listening_ports=frozenset({22, port}))))
+
+
+def test_a_node_that_was_slow_to_answer_is_not_called_a_clock_that_is_off() -> None:
+    facts = all_facts(sparks())
+    facts["dgx6"] = spark_facts("dgx6", 6, clock_offset_s=3.0, clock_error_s=2.5)
+    assert "clock-offset" not in codes(findings(facts))
 
 
 def test_an_unreachable_node_blocks_and_the_rest_is_still_checked() -> None:
