@@ -20,7 +20,16 @@ _SECRET_VALUE: Final = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
     r"|glpat-[A-Za-z0-9_\-]{16,}|nvapi-[A-Za-z0-9_\-]{16,}|xox[abprs]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{5,})"
-    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)|(?i:(?<=bearer )[A-Za-z0-9._\-]{8,})"
+    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)|(?<=://)[^\s/@:]{16,}(?=@)|(?i:(?<=bearer )[A-Za-z0-9._\-]{8,})"
+    # The path of a webhook is its secret: Slack, Discord, Telegram, Teams.
+    r"|(?<=hooks\.slack\.com/services/)[A-Za-z0-9_\-/]+|(?<=/api/webhooks/)[0-9]+/[A-Za-z0-9_\-]+"
+    r"|(?<=api\.telegram\.org/bot)[0-9]+:[A-Za-z0-9_\-]+|(?<=webhook\.office\.com/)[A-Za-z0-9@_\-/]+"
+)
+# Values that are secret by the name before them: in a URL's query, and in an environment as it is printed.
+_NAMED: Final = re.compile(
+    r"([?&](?i:[a-z0-9_\-]*(?:token|key|secret|password|passwd|signature|sig|auth))=)[^&\s\"'<>]{4,}"
+    r"|(\b(?:[A-Z0-9]+_)*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY|CREDENTIALS)"
+    r"=[\"']?)[^\s\"']{4,}"
 )
 
 
@@ -34,7 +43,13 @@ def mask_text(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         if len(value) >= 4:
             text = text.replace(value, MASK)
+    if "=" in text:
+        text = _NAMED.sub(_named, text)
     return _SECRET_VALUE.sub(MASK, text)
+
+
+def _named(found: re.Match[str]) -> str:
+    return f"{found[1] or found[2]}{MASK}"
 
 
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:

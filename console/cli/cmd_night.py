@@ -116,7 +116,7 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
                 with contextlib.suppress(NotImplementedError):
                     loop.add_signal_handler(number, runner.ask_stop)
             with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a lost terminal is nothing to a night
+                loop.add_signal_handler(signal.SIGHUP, _no_terminal)
             runner.save()
             done = await runner.run()
             await hub.notified()
@@ -127,6 +127,14 @@ async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: W
         return OVER
     _tell(store.read(ident), out)
     return _code(done, plan)
+
+
+def _no_terminal() -> None:
+    """A lost terminal is nothing to a night: what it would still be told goes nowhere."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 def _code(done: Night, plan: Plan) -> int:

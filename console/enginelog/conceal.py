@@ -14,6 +14,8 @@ SECRET_HINTS: Final = ("api_key", "hf_", "sk-", "Bearer ", "assword", "@")
 _FILE_HINTS: Final = (
     *(hint.encode() for hint in SECRET_HINTS), b"bearer ", b"BEARER ", b"eyJ", b"AKIA", b"ghp_", b"gho_", b"ghu_",
     b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"nvapi-", b"xoxa-", b"xoxb-", b"xoxp-", b"xoxr-", b"xoxs-",
+    b"hooks.slack", b"/webhooks/", b"api.telegram", b"webhook.office", b"TOKEN=", b"SECRET=", b"PASSWORD=", b"PASSWD=",
+    b"KEY=", b"CREDENTIALS=", b"token=", b"key=", b"sig=", b"signature=", b"secret=", b"auth=",
 )  # fmt: skip
 # Older versions print `'api_key': ['...']` in clear in "non-default args"; a Namespace prints `api_key='...'`.
 _ARGUMENT: Final = re.compile(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from console.base.secrets import MASK
 from console.recipe.args import canonical, flags, is_flag
-from console.recipe.model import Recipe
+from console.recipe.model import DEFAULT_READY_TIMEOUT_S, Recipe
 from console.recipe.write import recipe_toml
+
+# Where a recipe's text names no ready_timeout_s, this variable gives the deadline (`console.recipe.reconcile`).
+DEADLINE: Final = "VLLM_ENGINE_READY_TIMEOUT_S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,22 @@ def apply_override(recipe: Recipe, change: Override) -> Recipe:
         args = set_flag(args, name, values)
     env = {k: v for k, v in recipe.env.items() if change.env.get(k, v) is not None}
     env |= {k: v for k, v in change.env.items() if v is not None}
-    return with_source(replace(recipe, args=tuple(args), env=env))
+    return with_source(replace(recipe, args=tuple(args), env=env, ready_timeout_s=_deadline(recipe, env, change)))
+
+
+def _deadline(recipe: Recipe, env: Mapping[str, str], change: Override) -> float:
+    """The changed recipe's deadline: the variable that gave it gives the new one, where it is changed."""
+    if DEADLINE not in change.env or recipe.ready_timeout_s != _seconds(recipe.env.get(DEADLINE)):
+        return recipe.ready_timeout_s
+    return _seconds(env.get(DEADLINE))
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return DEFAULT_READY_TIMEOUT_S
+    return value if 0 < value < math.inf else DEFAULT_READY_TIMEOUT_S
 
 
 def set_flag(args: Sequence[str], name: str, values: Sequence[str] | None) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from console.base.absent import NOT_SAMPLED, Absent
 from console.base.errors import NightdeckError, UsageError
-from console.base.secrets import secret_values
+from console.base.secrets import mask_text, secret_values
 from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
 from console.boot.state import BootState
@@ -432,7 +432,7 @@ class ConsoleHub(Preparing):
         self._shown().apply(Acted(self._clock.wall(), "keep", by=self._by))
 
     async def note(self, text: str) -> None:
-        self._shown().apply(Acted(self._clock.wall(), "note", clean_line(text, limit=500), self._by))
+        self._shown().apply(Acted(self._clock.wall(), "note", clean_line(mask_text(text), limit=500), self._by))
 
     def _shown(self) -> Follower:
         shown = self._followers.get(self._show or "")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.base.errors import NightdeckError, UsageError
+from console.base.secrets import mask_text
 from console.base.text import clean_line
 from console.boot.events import Acted, BootOpened
 from console.boot.reduce import opened, reduce_all
@@ -195,7 +196,7 @@ class Ledger:
     def note(self, boot: str, text: str) -> str:
         """Set the operator's note of a boot (empty: take it away), also while it runs; the boot's id."""
         row = self.index.find(boot)
-        write_marks(row.entry.path, replace(row.marks, note=clean_line(text, limit=2000)))
+        write_marks(row.entry.path, replace(row.marks, note=clean_line(mask_text(text), limit=2000)))
         return row.entry.id
 
     def star(self, boot: str, starred: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from console.base.absent import Absent
@@ -37,11 +37,12 @@ from console.boot.state import Phase as BootPhase
 from console.files.atomic import DiskError
 from console.services.hub import ControlsView, HubApi
 from console.services.lease import LeaseHeld, LeaseImpossible, LeaseTaken
-from console.services.measure import MeasureSpec
 from console.services.night_clients import Clients
+from console.services.night_plan import Plan, not_ready, plan_json
 
 BEAT_S: Final = 1.0
 STOP_GRACE_S: Final = 30.0
+EXPLAIN_S: Final = 20.0
 # Two tries at what everybody expects to find in the morning.
 RESTORE_TRIES: Final = 2
 # Lines of the log that wait for room on the disk.
@@ -57,17 +58,6 @@ class Store(Protocol):
     def write(self, night: Night, extra: Mapping[str, Any]) -> None: ...
 
     def log(self, night: str, text: str, at: float) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to run, read and settled. override: codes of findings that do not keep a launch from being made."""
-
-    name: str
-    rules: Rules
-    runs: tuple[Run, ...]
-    override: tuple[str, ...] = ()
-    measure: MeasureSpec = field(default_factory=MeasureSpec)
 
 
 class NightRunner:
@@ -264,7 +254,8 @@ class NightRunner:
         if taken := self._taken_by():
             return replace(base, outcome="cut", why=f"{taken} took the controls")
         if state.phase not in (BootPhase.READY, BootPhase.DEGRADED):
-            return _not_ready(base, state, word, stopped=self._stop_asked)
+            state = await self._explained(state)
+            return not_ready(base, state, word, stopped=self._stop_asked)
         if run.measure and not self._stop_asked and self._clock.wall() < self._plan.rules.hard_end:
             base = await self._measured(base)
         return replace(base, outcome="served")
@@ -278,6 +269,15 @@ class NightRunner:
             if self._clock.wall() >= limit or self._stop_asked or self._taken_by():
                 return state
             await self._pause(BEAT_S)
+
+    async def _explained(self, state: BootState) -> BootState:
+        """A failed boot with its cause: every rank's end is waited for before the first is named, and stopping it now
+        would leave the reason as `exit code 1`."""
+        limit = self._clock.wall() + EXPLAIN_S
+        while state.phase is BootPhase.FAILED and state.cause is None and self._clock.wall() < limit:
+            await self._pause(BEAT_S)
+            state = self._find(state)
+        return state
 
     def _find(self, state: BootState) -> BootState:
         snap = self._hub.snapshot()
@@ -387,30 +387,6 @@ class NightRunner:
             await self._pause(ROOM_BEAT_S)
             self.save()
         self._pour()
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "name": plan.name,
-        "rules": asdict(plan.rules),
-        "runs": [asdict(r) for r in plan.runs],
-        "override": list(plan.override),
-        "measure": asdict(plan.measure),
-    }
-
-
-def _not_ready(base: Result, state: BootState, word: str, *, stopped: bool) -> Result:
-    if state.phase.over:
-        cause = state.cause.sentence if state.cause is not None else ""
-        why = cause or state.failed_why or "it was stopped by somebody else"
-        return replace(base, outcome="failed", why=why)
-    if stopped:
-        return replace(base, outcome="cut", why="the operator stopped the night")
-    if state.phase is BootPhase.SERVING_BAD:
-        return replace(base, outcome="bad_text", why=state.smoke_why or "its answers are no sense")
-    slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
-    where = f"; rank {slowest.rank} was in {slowest.stage.word}" if slowest is not None and slowest.stage else ""
-    return replace(base, outcome=word, why=("the hard end came" if word == "cut" else "not ready in time") + where)
 
 
 __all__ = ["NightRunner", "Plan", "plan_json"]

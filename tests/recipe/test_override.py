@@ -70,3 +70,26 @@ def test_secrets_of_the_journal_come_from_the_file_of_today() -> None:
         "hf_clear",
         ["WANDB_TOKEN"],
     )
+
+
+def test_a_changed_deadline_is_one() -> None:
+    """The variable gives the deadline where the recipe's own text names none; a night's step may change it."""
+    text = """engine = "vllm"
+name = "x"
+docker_image = "i:local"
+model = "m/x"
+required_nodes = 1
+tensor_parallel_size = 1
+args = []
+{deadline}
+[env]
+VLLM_ENGINE_READY_TIMEOUT_S = "3600"
+"""
+    recipe = parse_recipe(text.format(deadline=""), slug="x", file="x")
+    for value, seconds in (("12", 12.0), (None, 1800.0), ("soon", 1800.0)):
+        changed = apply_override(recipe, Override(env={"VLLM_ENGINE_READY_TIMEOUT_S": value}))
+        assert changed.ready_timeout_s == seconds
+    other = apply_override(recipe, Override(env={"NCCL_DEBUG": "INFO"}))
+    assert other.ready_timeout_s == 3600.0
+    own = parse_recipe(text.format(deadline="ready_timeout_s = 900"), slug="x", file="x")
+    assert apply_override(own, Override(env={"VLLM_ENGINE_READY_TIMEOUT_S": "12"})).ready_timeout_s == 900.0
