@@ -92,7 +92,7 @@ class Lab:
         (self.folder / "lab.json").unlink(missing_ok=True)
         await self._shims.start()
         await self._control.start()
-        images, models = layout.known_recipes(self.config.recipes)
+        images, models, homes = layout.known_recipes(self.config.recipes)
         images |= set(self.config.images)
         client = asyncssh.generate_private_key("ssh-ed25519", comment="nightdeck lab")
         allowed = asyncssh.import_authorized_keys(client.export_public_key().decode())
@@ -103,7 +103,7 @@ class Lab:
             machine = Machine(f"dgx{number}", number, self.clock)
             key = asyncssh.generate_private_key("ssh-ed25519", comment=machine.name)
             peers[machine.name] = peers[machine.fabric_address] = machine
-            node = self._add(machine, images, models, peers)
+            node = self._add(machine, images, models, homes, peers)
             sshd = self._sshd[node.name] = NodeSshd(self.world, node, key, allowed, self._executor)
             await sshd.start()
             await sshd.docker.start(self._executor.docker_socket(node))
@@ -118,12 +118,17 @@ class Lab:
         layout.write_private(self.folder / "lab.json", json.dumps(state, indent=1).encode(), 0o644)
 
     def _add(
-        self, machine: Machine, images: Iterable[str], models: Iterable[str], peers: dict[str, Machine]
+        self,
+        machine: Machine,
+        images: Iterable[str],
+        models: Iterable[str],
+        homes: Iterable[str],
+        peers: dict[str, Machine],
     ) -> LabNode:
         folder = self.folder / machine.name
         shutil.rmtree(folder, ignore_errors=True)
         node = LabNode(machine.name, machine, folder)
-        layout.node_home(folder, models)
+        layout.node_home(folder, models, homes)
         node.engine = ContainerEngine(self.clock, ImageStore(sorted(images)), launcher(self.world, node))
         self.world.nodes[node.name] = node
         files = self._files[node.name] = HostFs(folder, machine)

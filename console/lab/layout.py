@@ -51,9 +51,9 @@ def client_files(
     write_private(folder / "cluster.toml", "\n".join(cluster).encode(), 0o644)
 
 
-def node_home(folder: Path, models: Iterable[str]) -> None:
-    """Home with a model cache as the hub's library lays it out, and the other folders a command may want."""
-    for name in ("home", "tmp", "run"):
+def node_home(folder: Path, models: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Home with a model cache as the hub's library lays it out, `folders` below it, and the other ones."""
+    for name in ("home", "tmp", "run", *(f"home/{below}" for below in folders)):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for model in models:
         if model.startswith("/"):
@@ -70,9 +70,10 @@ def node_home(folder: Path, models: Iterable[str]) -> None:
         )
 
 
-def known_recipes(folders: Iterable[Path]) -> tuple[set[str], set[str]]:
-    """Images and models that recipes in these folders name, so that each of them can be booted in the lab."""
-    images, models = set(DEFAULT_IMAGES), set(DEFAULT_MODELS)
+def known_recipes(folders: Iterable[Path]) -> tuple[set[str], set[str], set[str]]:
+    """Images, models, and folders below home that are mounted to be read, as recipes in these folders name them: so
+    that each of them can be booted in the lab."""
+    images, models, homes = set(DEFAULT_IMAGES), set(DEFAULT_MODELS), set[str]()
     for folder in folders:
         for file in sorted(folder.glob("*/recipe.toml")):
             try:
@@ -82,4 +83,13 @@ def known_recipes(folders: Iterable[Path]) -> tuple[set[str], set[str]]:
             for key, found in (("docker_image", images), ("model", models)):
                 if isinstance(value := recipe.get(key), str):
                     found.add(value)
-    return images, models
+            homes.update(_read_at_home(recipe.get("extra_mounts")))
+    return images, models, homes
+
+
+def _read_at_home(mounts: object) -> Iterable[str]:
+    """What is mounted to be written is made by a launch itself."""
+    for mount in mounts if isinstance(mounts, list) else ():
+        host = mount.get("host") if isinstance(mount, dict) and mount.get("read_only") is True else None
+        if isinstance(host, str) and host.startswith("~/") and ".." not in Path(host).parts and "\0" not in host:
+            yield host[2:]

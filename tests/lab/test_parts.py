@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
 from console.lab.clock import LabClock, parse_moment, rfc3339_nano
 from console.lab.gotemplate import TemplateError, render
 from console.lab.images import ImageStore, loaded, saved
+from console.lab.layout import known_recipes, node_home
 from console.lab.logstore import LogStore
 from console.lab.vllm_args import BadArgument, parse
 from console.lab.vllm_text import graph_bar, shard_bar
@@ -106,3 +109,19 @@ def test_the_clock_scales_what_it_must_and_no_more() -> None:
     assert clock.wall(60.0) == 5.0 and clock.lab(5.0) == 60.0
     with pytest.raises(ValueError):
         LabClock(0)
+
+
+def test_each_recipe_that_ships_finds_what_it_reads_at_home(tmp_path: Path) -> None:
+    images, models, homes = known_recipes([Path(__file__).parents[2] / "recipes"])
+    assert "engram-local" in homes and not any("sm121-cache" in home for home in homes), "a launch makes those"
+    assert "dsv41-flash:local" in images
+    node_home(tmp_path, models, homes)
+    assert (tmp_path / "home/engram-local").is_dir()
+
+
+@pytest.mark.parametrize("host", ["~/../../etc", "/etc", "~", 7, None, "~/a\0b"])
+def test_a_recipes_mount_makes_no_folder_outside_a_lab_node(tmp_path: Path, host: object) -> None:
+    (tmp_path / "r").mkdir()
+    text = json.dumps(host) if isinstance(host, (str, int)) else '"~/x"\nread_only = false'
+    (tmp_path / "r/recipe.toml").write_text(f"[[extra_mounts]]\nhost = {text}\nread_only = true\n")
+    assert known_recipes([tmp_path])[2] == set()
