@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 
 from console.base.errors import ExitCode
@@ -99,7 +100,8 @@ async def test(args: argparse.Namespace, world: World, out: Out) -> int:
         out.say(f"nightdeck: no way out named {args.way}; set up are: {names} ([alarms.ways] in settings.toml)")
         return ExitCode.USAGE
     alarm = Alarm(0, "test", Severity.INFO, "test", "this is a test of nightdeck's alarms", world.now())
-    said = {w.name: await send(w, alarm) for w in chosen}
+    answers = await asyncio.gather(*(send(w, alarm) for w in chosen))
+    said = {w.name: why for w, why in zip(chosen, answers, strict=True)}
     if out.as_json:
         out.data({"schema": 1, "ways": [{"name": n, "ok": not why, "why": why or None} for n, why in said.items()]})
     else:

@@ -212,7 +212,7 @@ class AlarmBook:
         for line in sample.kernel:
             if line.number <= last:
                 continue
-            code = "xid" if "Xid" in line.text else "kernel-oom" if _is_oom(line.text) else ""
+            code = kernel_code(line.text)
             if code:
                 self.happen(code, sample.node, f"{sample.node}: {line.text}", node=sample.node)
         self._kernel[sample.node] = top
@@ -280,11 +280,17 @@ def measure_text(measure: str, value: float) -> str:
         return rate_text(value)
     if measure == "gpu_latched":
         return "clock < 1 GHz and < 20 W at > 80 %" if value >= 0.5 else "not so"
-    unit = {"psi_full60": " %", "gpu_temp_c": " °C", "age_s": " s"}.get(measure, "")
+    unit = {"psi_full60": " %", "gpu_temp_c": " °C", "age_s": " s", "clock_offset_s": " s"}.get(measure, "")
     if measure == "disk_free_share":
         return f"{100 * value:.1f} % free"
     return f"{value:g}{unit}"
 
 
-def _is_oom(text: str) -> bool:
-    return "oom-kill" in text or "Out of memory" in text or "Killed process" in text
+def kernel_code(text: str) -> str:
+    """The alarm of a kernel line, "" for the others: NVRM writes on healthy boots too."""
+    if "Xid" in text:
+        return "xid"
+    if "NV_ERR_NO_MEMORY" in text:
+        return "driver-no-memory"
+    oom = "oom-kill" in text or "Out of memory" in text or "Killed process" in text
+    return "kernel-oom" if oom else ""

@@ -47,6 +47,7 @@ HAPPENINGS: Final = (
     Happening("ready", Severity.INFO, "the engine is ready", 60.0),
     Happening("rebooted", Severity.BLOCK, "a node was rebooted", 3600.0),
     Happening("xid", Severity.BLOCK, "the GPU driver reports an Xid", 600.0),
+    Happening("driver-no-memory", Severity.WARN, "the GPU driver found no memory: it may be in pieces", 600.0),
     Happening("kernel-oom", Severity.BLOCK, "the kernel killed a process for memory", 600.0),
     Happening("rdma-errors", Severity.WARN, "error counters of an RDMA port grow", 60.0),
     Happening("guard-missing", Severity.WARN, "no memory guard runs beside a rank"),

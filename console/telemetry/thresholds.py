@@ -47,6 +47,10 @@ RULES: Final = (
         "gpu-clock-latch", "gpu_latched", 0.5, 0.25, Severity.WARN, "clock and power stay low under load", hold_s=30.0
     ),
     Rule("disk-full", "disk_free_share", 0.03, 0.05, Severity.WARN, "less than 3 % of a file system is free"),
+    # Logs of ranks are compared by their times; a node that thrashes falls behind too [inferred].
+    Rule(
+        "clock-off", "clock_offset_s", 30.0, 10.0, Severity.WARN, "the node's clock is not this machine's", hold_s=10.0
+    ),
 )
 
 
@@ -119,4 +123,7 @@ def measures(sample: Sample) -> dict[str, Float]:
         "gpu_temp_c": max(temps) if temps else none,
         "gpu_latched": max(latched) if latched else none,
         "disk_free_share": min(shares) if shares else none,
+        "clock_offset_s": sample.clock_offset_s
+        if isinstance(sample.clock_offset_s, Absent)
+        else abs(sample.clock_offset_s),
     }
