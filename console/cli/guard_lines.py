@@ -7,6 +7,7 @@ from typing import Any
 from console.base.absent import Absent
 from console.base.units import gib
 from console.services.hub import Snapshot
+from console.telemetry.guard_rows import unwanted
 from console.telemetry.sample import Guard
 
 
@@ -21,19 +22,25 @@ def guard_lines(snap: Snapshot) -> list[str]:
             who = f"  guard     rank {rank.rank} on {rank.node or 'an unknown node'}"
             if isinstance(found, Absent):
                 out.append(f"{who}: not known: {found.reason}")
+            elif mine is None and _unwanted(snap, boot.deployment, rank.node):
+                key = "switched off by the recipe"
+                good[key] = good.get(key, 0) + 1
             elif mine is None:
                 out.append(f"{who}: absent: nothing guards its memory")
             elif mine.trip is not None:
                 how = f"killed the rank {('by the ' + mine.trip.killed_by) if mine.trip.killed_by else 'in vain'}"
                 out.append(f"{who}: {how} at {gib(mine.trip.available_bytes, digits=2)} available")
             elif mine.running and not mine.why:
-                key = f"floor {gib(mine.floor_bytes)} while {mine.stage} ({mine.stage_why})"
+                floor = f"floor {gib(mine.floor_bytes)}" if mine.floor_bytes != 0 else "no floor"
+                key = f"{floor} while {mine.stage} ({mine.stage_why})"
                 good[key] = good.get(key, 0) + 1
             elif mine.running:
                 out.append(f"{who}: runs, but {mine.why}")
             elif rank.status == "running":
                 out.append(f"{who}: ended: {mine.ended or 'it was killed'}")
-        out += [f"  guard     {count} of {len(boot.ranks)} run: {key}" for key, count in good.items()]
+        for key, count in good.items():
+            verb = "" if key.startswith("switched off") else " run"
+            out.append(f"  guard     {count} of {len(boot.ranks)}{verb}: {key}")
     return out
 
 
@@ -44,7 +51,9 @@ def guard_json(snap: Snapshot, deployment: str, rank: int, node: str) -> dict[st
     if isinstance(found, Absent):
         return {"state": "unknown", "floor_bytes": None, "stage": None, "why": found.reason}
     if found is None:
-        return {"state": "absent", "floor_bytes": None, "stage": None, "why": "no memory guard runs beside it"}
+        off = _unwanted(snap, deployment, node)
+        why = "switched off by the recipe" if off else "no memory guard runs beside it"
+        return {"state": "absent", "floor_bytes": None, "stage": None, "why": why}
     trip = found.trip
     state = "fired" if trip is not None else "on" if found.running and not found.why else "off"
     why = found.why or ("" if found.running else found.ended or "it was killed")
@@ -69,6 +78,11 @@ def _guard(snap: Snapshot, deployment: str, rank: int, node: str) -> Guard | Abs
     if isinstance(sample.guards, Absent):
         return sample.guards
     return next((g for g in sample.guards if g.deployment == deployment and g.rank == rank), None)
+
+
+def _unwanted(snap: Snapshot, deployment: str, node: str) -> bool:
+    sample = next((v.sample for v in snap.nodes if v.node.name == node), None)
+    return sample is not None and not isinstance(sample, Absent) and unwanted(sample, deployment)
 
 
 def _known(value: int | Absent) -> int | None:

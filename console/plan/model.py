@@ -21,6 +21,7 @@ LABEL_HEAD: Final = "nightdeck.head"  # the head's node name
 LABEL_PORT: Final = "nightdeck.port"
 LABEL_SERVED: Final = "nightdeck.served"
 LABEL_DEADLINE: Final = "nightdeck.ready_timeout_s"
+LABEL_GUARD: Final = "nightdeck.guard"  # "off" where the recipe wants no memory guard; absent otherwise
 LABEL_JUDGE: Final = "nightdeck.judge"  # "off" where answers need not be text; absent otherwise
 LABEL_LAUNCHED: Final = "nightdeck.launched_at"  # epoch seconds, decimal
 LABEL_TITLE: Final = "nightdeck.title"

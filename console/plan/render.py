@@ -189,6 +189,7 @@ def _labels(
         labels.LABEL_DEADLINE: f"{recipe.ready_timeout_s:g}",
         labels.LABEL_LAUNCHED: f"{launched_at:.3f}",
         **({} if recipe.smoke_judge else {labels.LABEL_JUDGE: "off"}),
+        **({labels.LABEL_GUARD: "off"} if recipe.guard.enabled is False else {}),
     }
 
 

@@ -13,7 +13,7 @@ from console.base.text import clean_line
 from console.boot.events import Event, RankRef
 from console.boot.state import BootState, Phase
 from console.cluster.model import Cluster
-from console.plan.model import LABEL_DEPLOYMENT, Plan
+from console.plan.model import LABEL_DEPLOYMENT, LABEL_GUARD, Plan
 from console.recipe.model import Recipe
 from console.services.alarms import AlarmBook
 from console.services.engine_figures import EngineFigures
@@ -206,7 +206,8 @@ class Vigil:
         """Containers of ours that run without a guard, as those of an earlier version do."""
         if isinstance(sample.containers, Absent) or not self._options.guard.enabled:
             return
-        running = {c.labels.get(LABEL_DEPLOYMENT, "") for c in sample.containers.rows if c.running} - {""}
+        mine = [c for c in sample.containers.rows if c.running and c.labels.get(LABEL_GUARD) != "off"]
+        running = {c.labels.get(LABEL_DEPLOYMENT, "") for c in mine} - {""}
         for name in [d for n, d in self._unguarded if n == sample.node and d not in running - guarded]:
             del self._unguarded[(sample.node, name)]
             self.alarms.over("guard-missing", f"{sample.node} {name}")

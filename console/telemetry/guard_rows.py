@@ -9,8 +9,11 @@ from typing import Any, Final
 from console.base.absent import NOT_SAMPLED, Absent
 from console.base.text import clean_line
 from console.telemetry.pick import number, number_or, rows, text, whole, whole_or
-from console.telemetry.sample import Guard, GuardTrip
+from console.telemetry.sample import Guard, GuardTrip, Sample
 
+# Labels of a rank's container, as `console.plan.model` names them.
+DEPLOYMENT: Final = "nightdeck.deployment"
+GUARD: Final = "nightdeck.guard"
 _NOT_TOLD: Final = "the guard does not say"
 
 
@@ -88,3 +91,10 @@ def started(data: bytes) -> Guard | Absent:
     if answer.get("running") is not True:
         return Absent(clean_line(text(answer.get("why")) or "the guard does not run", limit=300))
     return guard(answer) or Absent("the guard's program gave no answer")
+
+
+def unwanted(sample: Sample, deployment: str) -> bool:
+    """Whether a deployment's containers on this node say that their recipe wants no guard."""
+    found = () if isinstance(sample.containers, Absent) else sample.containers.rows
+    mine = (row.labels for row in found if row.labels.get(DEPLOYMENT) == deployment)
+    return any(labels.get(GUARD) == "off" for labels in mine)

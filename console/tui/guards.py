@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from console.base.absent import Absent, known
 from console.boot.state import BootState
 from console.services.hub import NodeView, Snapshot
+from console.telemetry.guard_rows import unwanted
 from console.telemetry.sample import Guard
 from console.tui.figures import gib
 from console.tui.glyphs import Glyphs
@@ -49,7 +50,8 @@ def guard_words(guard: Guard) -> tuple[str, str]:
     lowest = f", lowest {gib(guard.lowest_bytes)}" if known(guard.lowest_bytes) else ""
     if guard.why:
         return f"guard runs, but {safe(guard.why, limit=80)}", "warn"
-    return f"guard on, {safe(guard.stage, limit=10)}, floor {floor} GiB{lowest}", "ok"
+    level = "no floor" if guard.floor_bytes == 0 else f"floor {floor} GiB"
+    return f"guard on, {safe(guard.stage, limit=10)}, {level}{lowest}", "ok"
 
 
 def guard_of(view: NodeView, deployment: str, rank: int | None = None) -> Guard | None:
@@ -73,6 +75,8 @@ def _view(view: NodeView | None, deployment: str, rank: int) -> GuardView:
     if isinstance(view.sample.guards, Absent):
         return GuardView("unknown", words=f"guard not known: {safe(view.sample.guards.reason, limit=80)}")
     guard = guard_of(view, deployment, rank)
+    if guard is None and unwanted(view.sample, deployment):
+        return GuardView("over", words="the recipe wants no memory guard")
     if guard is None:
         return GuardView("absent", words="no memory guard runs beside it")
     words, role = guard_words(guard)

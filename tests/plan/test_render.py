@@ -16,7 +16,7 @@ from console.cluster.model import Cluster, Node
 from console.plan import render
 from console.plan.container import cdi_words, container_name
 from console.plan.flags import find_value, parse_args
-from console.recipe.model import Mount, NodeChoice
+from console.recipe.model import GuardHints, Mount, NodeChoice
 from tests.plan.build import all_facts, bare, codes, plan_of, safe, seed, spark_facts, sparks, tiny, with_args
 
 
@@ -380,3 +380,9 @@ def test_a_recipe_whose_answers_need_not_be_text_says_so_on_its_containers() -> 
     assert all("nightdeck.judge=off" not in r.argv for r in plan_of(tiny(), sparks()).ranks)
     plan = plan_of(tiny(smoke_judge=False), sparks())
     assert all("nightdeck.judge=off" in values_after(r.argv, "--label") for r in plan.ranks)
+
+
+def test_a_recipe_that_wants_no_guard_says_so_on_its_containers() -> None:
+    assert all("nightdeck.guard=off" not in r.argv for r in plan_of(tiny(), sparks()).ranks)
+    plan = plan_of(tiny(guard=GuardHints(enabled=False)), sparks())
+    assert all("nightdeck.guard=off" in values_after(r.argv, "--label") for r in plan.ranks)

@@ -14,7 +14,7 @@ from console.plan.codes import CODES
 from console.plan.model import MatrixRow
 from console.services.hub import Snapshot
 from console.telemetry.alarms import Alarm
-from console.telemetry.sample import Guard, GuardTrip
+from console.telemetry.sample import Container, Containers, Guard, GuardTrip
 from console.telemetry.trend import Lowest
 from console.tui.alarm_lines import alert_line
 from console.tui.charts import Scale, area
@@ -201,6 +201,12 @@ def test_the_guard_of_every_rank_is_on_the_board_in_five_cells() -> None:
         "on", "off", "fired", "off", "absent", "unknown", "unknown",
     ]  # fmt: skip
     assert guard_json(snapshot, boot.deployment, 2, "dgx3")["fired_at_bytes"] == 3 * GIB
+    labels = {"nightdeck.deployment": boot.deployment, "nightdeck.guard": "off"}
+    box = Containers((Container("1", "c", "i", "running", labels),), "socket")
+    nodes[4] = replace(nodes[4], sample=replace(nodes[4].sample, containers=box))
+    snapshot = replace(snapshot, nodes=tuple(nodes))
+    assert guards_of(snapshot, boot)[4].words == "the recipe wants no memory guard"
+    assert guard_json(snapshot, boot.deployment, 4, "dgx5")["why"] == "switched off by the recipe"
 
 
 def test_the_checks_are_a_row_a_code_a_column_a_node_and_the_rest_is_counted() -> None:
