@@ -31,7 +31,7 @@ RANKS: Final[tuple[Signature, ...]] = (
         "A rank reached a store that is not this boot's.", "stop what is left of older boots on all nodes, wait ten seconds, and use a new --master-port", weight=80, stage="rendezvous"),
     sig("rank_args_differ", ("op.preamble.length <= op.nbytes", "op.preamble.length"), r"op\.preamble\.length <= op\.nbytes\.? ?(?P<a>\d{0,12})[^\d\n]{0,8}(?P<b>\d{0,12})",
         "Ranks sent each other messages of different sizes ({a} and {b} bytes): they were not started alike.", "compare the arguments, the image and the model's files of all ranks", weight=82),
-    sig("rank_args_differ", ("Detected mismatch between collectives", "inconsistent", "Mismatch between ranks", "not consistent across"), r"Detected mismatch between collectives on ranks[^\n]{0,240}|(?:arguments?|config\w*|shape)[^\n]{0,80}(?:inconsistent|not consistent) across ranks",
+    sig("rank_args_differ", ("Detected mismatch between collectives", "inconsistent", "Mismatch between ranks", "not consistent across"), r"Detected mismatch between collectives on ranks[^\n]{0,240}|(?:arguments?|config|shape)[^\n]{0,80}(?:inconsistent|not consistent) across ranks",
         "Ranks ran different collectives: they were not started alike.", "compare the arguments, the image and the model's files of all ranks", weight=84),
     sig("rank_args_differ", ("different across workers",), r"specs for the same layer are different across workers",
         "The ranks would keep different KV caches: they were not started alike.", "compare the arguments, the image and the model's files of all ranks", weight=84, stage="kv cache"),

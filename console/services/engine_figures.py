@@ -19,6 +19,7 @@ from console.transport.base import Link, TransportError
 
 BEAT_S: Final = 5.0
 TIMEOUT_S: Final = 4.0
+LARGE_BYTES: Final = 256 << 10
 _COUNTERS: Final = ("_total", "_sum_s", "_count")
 
 
@@ -58,12 +59,19 @@ class EngineFigures:
         if answer.status != 200:
             self.why = f"/metrics says {answer.status}"
             return
-        now = parse_metrics(answer.body, at=self._clock.wall())
+        now = await self._parsed(answer.body)
         values = figures(self._before, now)
         self._before = now
         self.why = "" if values else "/metrics holds no figures of this engine"
         if values:
             self._apply(StatsSeen(self._clock.wall(), {**values, "at": self._clock.wall()}))
+
+    async def _parsed(self, body: bytes) -> EngineStats:
+        """A real engine's page takes a millisecond; what is far larger must not hold the screen up."""
+        at = self._clock.wall()
+        if len(body) <= LARGE_BYTES:
+            return parse_metrics(body, at=at)
+        return await asyncio.to_thread(parse_metrics, body, at=at)
 
 
 def figures(before: EngineStats | None, now: EngineStats) -> dict[str, float]:

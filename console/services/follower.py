@@ -32,7 +32,7 @@ from console.services.explain import Explainer, is_evidence
 from console.services.ledger import Keeper
 from console.services.log_store import RecentRecords
 from console.services.progress import ProgressTeller
-from console.services.tail import SLICE_LINES, Resume, Tail
+from console.services.tail import Resume, Tail, slices
 from console.services.tasks import Owner
 from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
@@ -303,8 +303,7 @@ class Follower:
     async def _read(self, rank: int, node: str, tail: Tail, resume: Resume) -> None:
         """What an earlier console kept of this log, in slices, since it may be a whole night's; then what is new."""
         held = await asyncio.to_thread(self._keeper.held_lines, rank) if self._keeper.path is not None else []
-        for at in range(0, len(held), SLICE_LINES):
-            part = held[at : at + SLICE_LINES]
+        for part in slices(held):
             resume.seed(part)
             self._records(rank, node, part, keep=False)
             await asyncio.sleep(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,6 +118,14 @@ def test_labels_may_hold_anything() -> None:
 def test_hostile_metrics_never_raise(raw: bytes) -> None:
     parse_metrics(b"vllm:num_requests_running " + raw)
     parse_samples(raw)
+
+
+@pytest.mark.parametrize("unit", ["_", "a", 'a="b",', "} 1 ", "{"])
+def test_hostile_metrics_cost_by_their_length(unit: str) -> None:
+    page = f"{('vllm:a{' + unit * 6000)[:5900]}}} 1\n".encode() * 60
+    started = time.process_time()
+    parse_metrics(page)
+    assert time.process_time() - started < 0.3  # at most 0.05; lines that are read again and again took 0.8
 
 
 BOOTS = [

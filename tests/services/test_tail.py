@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.services import tail as tail_module
-from console.services.tail import Resume, Splitter, Tail
+from console.services.tail import SLICE_BYTES, SLICE_LINES, Resume, Splitter, Tail, slices
 from console.transport.base import Completed, TransportError, Trouble
 from tests.services.fakes import FakeLink, FakeStream, ManualClock
 
@@ -120,6 +120,25 @@ async def test_without_following_a_lost_connection_ends_the_read_and_says_so() -
     await tail.run()
     assert (tail.state, tail.why, tail.done.is_set()) == ("lost", "it broke", True)
     assert "--follow" not in link.asked[0][2]
+
+
+@given(st.lists(st.sampled_from([0, 1, 200, 9000, 16_384, 100_000]).map(bytes), max_size=80))
+@settings(max_examples=60, deadline=None)
+def test_portions_are_small_and_lose_nothing(lines: list[bytes]) -> None:
+    parts = [list(part) for part in slices(lines)]
+    assert [line for part in parts for line in part] == lines
+    for part in parts:
+        assert 0 < len(part) <= SLICE_LINES
+        assert len(part) == 1 or sum(map(len, part)) <= SLICE_BYTES
+
+
+async def test_long_lines_come_in_small_portions() -> None:
+    lines = [stamped(n, "x" * 16_000) for n in range(64)]
+    link = FakeLink("dgx1", streams=[FakeStream([b"\n".join(lines) + b"\n"], Completed(0, b"", b""))])
+    got: list[list[bytes]] = []
+    await Tail(link, "docker", "c", got.append, ManualClock()).run()
+    assert [line for part in got for line in part] == lines
+    assert max(sum(map(len, part)) for part in got) <= SLICE_BYTES
 
 
 def test_an_endless_line_stays_bounded() -> None:
