@@ -51,9 +51,21 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
         out += _of_container(where, container, stopped)
     if where.reachable is False:
         out.append(_of_silence(where))
-    if where.low_power:
+    if where.clock_latched:
         out.append(state_finding(where, "clock_latch", tier=Tier.LOOSE, weight=45))
+    if where.fragmented:
+        out.append(_of_fragments(where))
     return out
+
+
+def _of_fragments(where: RankEvidence) -> Finding:
+    """Memory in small pieces slows every launch; with the driver's refusal and a rank that is gone it is the cause."""
+    refused = tuple(clean_line(line, limit=_SHOWN) for line in where.kernel if "NV_ERR_NO_MEMORY" in line)[:2]
+    gone = isinstance(where.container, ContainerState) and where.container.ended and where.container.exit_code != 0
+    if refused and gone:
+        words = "The driver found no memory in one piece although GiBs were free: the node's memory is fragmented."
+        return state_finding(where, "memory_fragmented", words, weight=72, moment=_ended_at(where), evidence=refused)
+    return state_finding(where, "memory_fragmented", tier=Tier.LOOSE, weight=40, evidence=refused)
 
 
 def scarce(where: RankEvidence) -> bool:

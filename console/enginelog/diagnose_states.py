@@ -76,6 +76,8 @@ def _rank(rank: int, value: Mapping[str, Any]) -> RankEvidence:
         available_low_bytes=_whole(value.get("available_low_bytes")),
         rebooted=value.get("rebooted") is True,
         low_power=value.get("low_power") is True,
+        clock_latched=value.get("clock_latched") is True,
+        fragmented=value.get("fragmented") is True,
         kernel=_texts(value.get("kernel")),
         guard=_words(value.get("guard"), 500),
         addresses=_texts(addresses),

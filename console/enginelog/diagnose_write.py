@@ -50,7 +50,7 @@ def _rank(where: RankEvidence, name: str | None) -> dict[str, Any]:
     for key in ("available_low_bytes", "guard"):
         if value := getattr(where, key):
             out[key] = value
-    for key in ("rebooted", "low_power"):
+    for key in ("rebooted", "low_power", "clock_latched", "fragmented"):
         if getattr(where, key):
             out[key] = True
     if where.kernel:

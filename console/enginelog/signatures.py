@@ -36,6 +36,10 @@ UNSEEN: Final = {
         "The GPU is held at a low clock and low power.",
         "unplug the node's power adapter for 30 to 60 s; a reboot does not help",
     ),
+    "memory_fragmented": (
+        "The node's free memory lies in small pieces: launches crawl, and the driver may find no room.",
+        "reboot the node; dropping caches alone rarely helps",
+    ),
     "garbage_output": (
         "The engine is up and its answers are no text.",
         "stop; compare image ids, patches and weights on all nodes",

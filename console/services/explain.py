@@ -27,11 +27,16 @@ from console.enginelog.evidence import NOT_ASKED, Answer, ContainerState, Eviden
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.records import Record
 from console.telemetry.sample import Sample
+from console.telemetry.thresholds import measures
 
 GIB = 1 << 30
 # Less than this was seen only where a node was about to freeze (memory-gb10 5.2, 5.9: healthy heads run at 1.6 GiB).
 SCARCE_BYTES = GIB
 _KERNEL_LINES = 20
+LATCHED_S = 30.0  # as long as the alarm of the same name waits
+# Inferred: GiBs free and next to nothing of them in blocks of 2 MiB or more (failures 34).
+FREE_BYTES = 4 * GIB
+HIGH_ORDER_BYTES = 64 << 20
 _OFFSETS = 60
 
 
@@ -44,6 +49,9 @@ class NodeSigns:
         self._offsets: deque[float] = deque(maxlen=_OFFSETS)
         self.rebooted = False
         self.low_power = False
+        self.clock_latched = False
+        self.fragmented = False
+        self._latched_since: float | None = None
 
     @property
     def offset(self) -> float:
@@ -66,6 +74,21 @@ class NodeSigns:
                 known(g.util_percent) and known(g.power_w) and g.util_percent > 90 and g.power_w < 30
                 for g in sample.gpus
             )
+            self._latch(sample)
+        free, high = sample.memory.free_bytes, sample.memory.high_order_bytes
+        if known(free) and known(high):
+            self.fragmented = free >= FREE_BYTES and high < HIGH_ORDER_BYTES
+
+    def _latch(self, sample: Sample) -> None:
+        """A clock that stays low under load; a moment of it is a load that begins or ends."""
+        latched = measures(sample)["gpu_latched"]
+        if isinstance(latched, Absent) or latched < 0.5:
+            self._latched_since = None
+            self.clock_latched = False
+            return
+        if self._latched_since is None:
+            self._latched_since = sample.received_at
+        self.clock_latched = sample.received_at - self._latched_since >= LATCHED_S
 
 
 class Explainer:
@@ -184,6 +207,8 @@ class Explainer:
             memory_fell=signs.lowest is not None and signs.lowest < SCARCE_BYTES,
             rebooted=signs.rebooted,
             low_power=signs.low_power,
+            clock_latched=signs.clock_latched,
+            fragmented=signs.fragmented,
             kernel=tuple(signs.kernel),
             guard=self._guards.get(rank.node, ""),
             addresses=tuple(a for a, r in addresses.items() if r == rank.rank),

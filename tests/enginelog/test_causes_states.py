@@ -487,3 +487,45 @@ def test_of_ends_that_lie_close_together_the_most_telling_was_first() -> None:
         boot.end(rank, code, clock)
     cause = boot.diagnosis().cause
     assert cause is not None and (cause.cls, cause.rank) == ("killed_from_outside", 5)
+
+
+LATCHED = "clock_latched"
+NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)"
+
+
+def test_a_clock_that_is_latched_is_a_note_and_no_failure() -> None:
+    boot = Boot()
+    boot.ranks[3][LATCHED] = True
+    found = boot.diagnosis()
+    assert (found.verdict, found.cause) == (Verdict.HEALTHY, None)
+    assert [(c.cls, c.rank, c.node) for c in found.others] == [("clock_latch", 3, "dgx4")]
+    assert "power adapter" in found.others[0].action
+
+
+def test_a_clock_that_is_latched_stands_beside_the_cause_of_a_failure() -> None:
+    boot = Boot().loading().end(1, 137, "01:53:00")
+    boot.ranks[3][LATCHED] = True
+    found = boot.diagnosis()
+    assert found.cause is not None and (found.cause.cls, found.cause.rank) == ("killed_from_outside", 1)
+    assert ("clock_latch", 3) in [(c.cls, c.rank) for c in found.others]
+
+
+def test_a_gpu_that_is_busy_at_low_power_is_no_latched_clock() -> None:
+    boot = Boot()
+    boot.ranks[3]["low_power"] = True
+    assert boot.diagnosis().others == ()
+
+
+def test_fragmented_memory_is_a_note_until_the_driver_refused_and_the_rank_is_gone() -> None:
+    boot = Boot().loading()
+    boot.ranks[2]["fragmented"] = True
+    found = boot.diagnosis()
+    assert (found.verdict, found.cause) == (Verdict.INCOMPLETE, None)
+    assert [(c.cls, c.rank) for c in found.others] == [("memory_fragmented", 2)]
+    boot.ranks[2]["kernel"] = [NO_MEMORY]
+    assert boot.diagnosis().cause is None, "healthy boots write it too"
+    boot.end(2, 1, "01:53:00")
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank, cause.node) == ("memory_fragmented", 2, "dgx3")
+    assert "reboot" in cause.action and cause.evidence == (NO_MEMORY,)

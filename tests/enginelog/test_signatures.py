@@ -85,7 +85,7 @@ ROWS: list[tuple[int, str, str]] = [
 ELSEWHERE = {
     17: "test_stall: a hung collective", 32: "test_causes_states: a node that does not answer",
     33: "test_causes_states: a rebooted node", 34: "row 5 with /proc/buddyinfo, a preflight check",
-    35: "test_causes_logs: requests run and no token comes", 36: "clock_latch below", 37: "garbage below",
+    35: "test_causes_logs: requests run and no token comes", 36: "test_causes_states: a clock that is latched", 37: "garbage below",
     39: "test_causes_states: the head died first", 41: "test_causes_logs: the wedge fixture",
 }  # fmt: skip
 
@@ -171,7 +171,7 @@ VOCABULARY = {
     "cause_not_in_log",
     "ready_timeout",
 }
-ADDED = {"container_refused", "unknown_exception"}
+ADDED = {"container_refused", "unknown_exception", "memory_fragmented"}
 
 
 def test_classes_are_of_the_vocabulary() -> None:
