@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from console.assemble import DiskWorld
 from console.boot.state import Phase
 from console.cli.parser import build_parser
+from console.services.console_hub import ConsoleHub
 from console.services.hub import HubApi, Snapshot
 from tests.bench.ground import Ground
 from tests.bench.limits import bare, cleared
@@ -87,6 +88,15 @@ async def launched(ground: Ground) -> None:
 async def serving(ground: Ground) -> None:
     await launched(ground)
     await _until(hub(), lambda s: s.boot is not None and s.boot.phase is Phase.READY, "ready")
+
+
+async def settled(ground: Ground) -> None:
+    """A deployment as it is stopped in life: it serves, and what follows a launch (guards, logs) is done."""
+    await serving(ground)
+    opened = hub()
+    assert isinstance(opened, ConsoleHub)
+    await opened.vigil.guards_stand()
+    await _until(opened, lambda s: s.boot is not None and all(r.lines for r in s.boot.ranks), "line of every rank")
 
 
 async def launch(ground: Ground) -> float:
@@ -176,7 +186,7 @@ RESTART = (
     Measure("nightdeck, console open: restart", restart, serving, gone),
     Measure("nightdeck, console open: what a restart adds", restart_adds, serving_and_open, gone),
 )
-STOP = (Measure("nightdeck, console open: stop", stop, launched, gone),)
+STOP = (Measure("nightdeck, console open: stop", stop, settled, gone),)
 WATCH = (
     Measure("nightdeck: first sample of eight nodes, cold", first_samples),
     Measure("nightdeck status, from the prompt", status),
