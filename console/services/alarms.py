@@ -12,8 +12,7 @@ from console.base.errors import UsageError
 from console.base.findings import Severity
 from console.base.units import duration, gib, rate_text
 from console.boot.events import ContainerSeen, DeadlinePassed, Event, SmokeDone, Stalled, StatsSeen
-from console.boot.reduce import GONE
-from console.boot.state import BootState, Phase
+from console.boot.state import GONE, BootState, Phase
 from console.services.hub import NodeView
 from console.services.ways_out import Way, send
 from console.telemetry.alarm_rules import HARD_RDMA, SOFT_RDMA, AlarmPolicy

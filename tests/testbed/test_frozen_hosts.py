@@ -121,6 +121,23 @@ async def test_a_short_freeze_shows_its_age_and_ends_by_itself(bed: Bed, watched
     assert len(healthy) > 10 and statistics.median(healthy) < 0.1
 
 
+async def test_another_boot_id_is_a_reboot_told_once(bed: Bed, watched: Watched) -> None:
+    host, real = bed[6], "/proc/sys/kernel/random/boot_id"
+    before = len(watched.samples["spark6"])
+    host.exec("sh", "-c", "cat >/run/boot_id", text="0b5a1c3e-7f87-4191-905f-88b198618129\n")
+    host.exec("mount", "--bind", "/run/boot_id", real)
+    try:
+        await watched.until(lambda: any(s.rebooted for s in watched.samples["spark6"]), 20, "the reboot")
+        await watched.until(lambda: len(watched.samples["spark6"]) >= before + 4, 20, "more samples")
+    finally:
+        host.exec("umount", real)
+    seen = [s for s in watched.samples["spark6"] if s.rebooted]
+    assert len(seen) == 1 and seen[0].boot_id == "0b5a1c3e-7f87-4191-905f-88b198618129"
+    assert isinstance(seen[0].cpu.percent, Absent), "counters of two boots make no rate"
+    offsets = [s.clock_offset_s for rows in watched.samples.values() for s in rows]
+    assert all(not isinstance(o, Absent) and abs(o) < 10.0 for o in offsets), "host and console share a clock"
+
+
 @pytest.mark.slow
 async def test_frozen_hosts_are_lost_in_time_left_in_peace_and_found_again(bed: Bed, watched: Watched) -> None:
     await asyncio.sleep(5)
