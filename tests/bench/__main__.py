@@ -7,10 +7,10 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
-from tests.bench import limits, own, own_hub, own_images, own_ledger, own_logs, own_preflight, own_screen
+from tests.bench import limits, own, own_console, own_hub, own_images, own_ledger, own_logs, own_preflight, own_screen
 from tests.bench.ground import Ground
 from tests.bench.measure import Measure, series
 from tests.bench.table import Series, render
@@ -32,6 +32,9 @@ DISK: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "ledger": ("2,000 boots", own_ledger.LEDGER),
     "logs": ("a log of 5,000,000 lines", own_ledger.LOGS),
 }
+
+# These bring up labs of their own, in other processes.
+LAB: dict[str, Callable[[], None]] = {"cost": own_console.report}
 
 
 async def table(name: str, ground: Ground, rounds: int) -> str:
@@ -55,16 +58,19 @@ async def everything(bed: Bed, names: Sequence[str], rounds: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join(TABLES | DISK)} (all)")
+    parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join([*TABLES, *DISK, *LAB])} (all)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--hosts", type=int, default=8)
     args = parser.parse_args()
-    if unknown := [name for name in args.tables if name not in TABLES | DISK]:
+    if unknown := [name for name in args.tables if name not in {*TABLES, *DISK, *LAB}]:
         parser.error(f"no such table: {', '.join(unknown)}")
-    wanted = args.tables or [*DISK, *TABLES]
+    wanted = args.tables or [*DISK, *LAB, *TABLES]
     for name in (n for n in wanted if n in DISK):
         print(f"\n{asyncio.run(table(name, cast(Ground, None), args.rounds))}", flush=True)
-    if all(n in DISK for n in wanted):
+    for name in (n for n in wanted if n in LAB):
+        print(f"\n{name}: what watching costs this machine", flush=True)
+        LAB[name]()
+    if not any(n in TABLES for n in wanted):
         return 0
     try:
         with Bed.up(args.hosts) as bed:

@@ -31,8 +31,12 @@ class Meter:
         self.settle = settle
 
     async def run(self) -> None:
+        changed = asyncio.Event()
+        quiet = self.hub.subscribe(changed.set)
         while not all(known(v.sample) for v in self.hub.snapshot().nodes):
-            await asyncio.sleep(0.5)
+            changed.clear()
+            await changed.wait()
+        quiet()
         await asyncio.sleep(self.settle)
         shares: list[float] = []
         late: list[float] = []

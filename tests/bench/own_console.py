@@ -21,7 +21,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,11 @@ def lab(home: Path, nodes: int, lines: int) -> Iterator[tuple[str, subprocess.Po
         yield json.loads(process.stdout.readline())["cluster"], process
     finally:
         process.stdin.close()
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -167,18 +171,27 @@ def _children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def report(wanted: Sequence[int] = (), seconds: float = 60.0, settle: float = 5.0) -> None:
+    """Print a line for each load (numbers from 1; none: all, and the loop of ssh beside them)."""
+    for number, load in enumerate(LOADS, 1):
+        if wanted and number not in wanted:
+            continue
+        try:
+            print(row(load, measure(load, seconds, settle)), flush=True)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(f"{load.name:<40} not measured: {error}", flush=True)
+    if not wanted:
+        share, rate = asyncio.run(ssh_loop(8, min(20.0, seconds)))
+        print(f"{'`ssh NODE cat /proc/meminfo`, 8 nodes':<40} {100 * share:5.1f} % of a core   {rate:.2f} a second")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the console costs on this machine.")
     parser.add_argument("loads", nargs="*", type=int, help=f"which of {len(LOADS)} loads, from 1 (all)")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=5.0)
     args = parser.parse_args()
-    for number, load in enumerate(LOADS, 1):
-        if not args.loads or number in args.loads:
-            print(row(load, measure(load, args.seconds, args.settle)), flush=True)
-    if not args.loads:
-        share, rate = asyncio.run(ssh_loop(8, min(20.0, args.seconds)))
-        print(f"{'`ssh NODE cat /proc/meminfo`, 8 nodes':<40} {100 * share:5.1f} % of a core   {rate:.2f} a second")
+    report(args.loads, args.seconds, args.settle)
 
 
 if __name__ == "__main__":
