@@ -10,15 +10,15 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from console.base.absent import Absent
-from console.probe import telemetry_program
-from console.telemetry.launch import ProbeOptions, order_frame, order_interval, probe_argv
+from console.probe import facts_program, guard_program, launch_facts_program, telemetry_program
+from console.telemetry.launch import ProbeOptions, order_census, order_frame, order_interval, probe_argv
 from console.telemetry.sample import MemKind
 from console.telemetry.sampler import Sampler
 from tests.probe.fakes import Console, FakeEngine, inspected, make_tree, program
@@ -64,8 +64,9 @@ def start(root: Path) -> Iterator[object]:
         console.close()
 
 
-def test_runs_on_python_3_8_as_one_program() -> None:
-    source = telemetry_program().decode()
+@pytest.mark.parametrize("program_text", [telemetry_program, facts_program, launch_facts_program, guard_program])
+def test_runs_on_python_3_8_as_one_program(program_text: Callable[[], bytes]) -> None:
+    source = program_text().decode()
     outer = ast.parse(source, feature_version=(3, 8))
     assign = outer.body[0]
     assert isinstance(assign, ast.Assign)
@@ -340,6 +341,23 @@ def test_orders_and_nonsense_on_standard_input(root: Path, start) -> None:
     console.send(b'\xff\xfe nonsense\n[1]\n{"do":"interval","seconds":"x"}\n' + order_interval(0.1))
     console.until(lambda d: d["self"]["interval_s"] == 0.1)
     console.until(lambda d: d["seq"] > 5, 5.0)
+
+
+def test_a_census_is_the_engines_answer_to_this_question(root: Path, start, engine: FakeEngine) -> None:
+    console: Console = start(gpu=False, interval_s=60.0)
+    engine.wait_listener()
+    engine.containers[IDENT] = inspected(IDENT)
+    console.send(order_census(7))
+    said = console.until(lambda d: d["part"] == "census").data
+    assert said["n"] == 7 and said["census"]["why"] == ""
+    (row,) = said["census"]["rows"]
+    assert row["Id"] == IDENT and row["State"]["Status"] == "running"
+    assert all(name.startswith("nightdeck.") for name in row["Config"]["Labels"])
+    # An engine that cannot say is never an empty node.
+    engine.broken.add(IDENT)
+    console.send(order_census(8))
+    said = console.until(lambda d: d["part"] == "census").data
+    assert said["n"] == 8 and "cannot allocate memory" in said["census"]["why"] and "rows" not in said["census"]
 
 
 def test_a_console_that_does_not_read_costs_frames_not_time(root: Path, start) -> None:
