@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from console.lab.containers import Container, Program
 from console.lab.logstore import STDERR
-from console.lab.vllm_args import BadArgument, parse
+from console.lab.vllm_args import FLAGS, BadArgument, parse
 from console.lab.vllm_rank import Rank
 from console.lab.world import LabNode, World
 
@@ -86,6 +86,31 @@ class Hostile:
             await asyncio.sleep(0.05)
 
 
+class Burn:
+    """A python3 that works on the GPU for two seconds and says how fast it was."""
+
+    def __init__(self, container: Container, node: LabNode) -> None:
+        self._container = container
+        self._machine = node.machine
+        self._end = asyncio.Event()
+
+    async def run(self) -> int:
+        key = f"burn {self._container.id}"
+        self._machine.load(key).util = 97.0
+        try:
+            await asyncio.wait_for(self._end.wait(), 2.0)
+        except TimeoutError:
+            rate = 19.42 if self._machine.latched else 81.3 + self._machine.number % 4
+            self._container.logs.text(f"burn {rate:.2f}", 1)
+            return 0
+        finally:
+            self._machine.loads.pop(key, None)
+        return 143
+
+    def terminate(self) -> None:
+        self._end.set()
+
+
 def launcher(world: World, node: LabNode) -> Callable[[Container], Program]:
     """What docker starts on this node."""
 
@@ -96,8 +121,12 @@ def launcher(world: World, node: LabNode) -> Callable[[Container], Program]:
         if words and words[0] == "exec":
             words = words[1:]
         arguments = _engine_arguments(words)
+        if words[1:2] == ["-c"] and "torch" in " ".join(words[2:3]):
+            return Burn(container, node)
         if arguments is None:
             return _plain(container, words)
+        if any(word.startswith("--help") for word in arguments):
+            return Plain(container, ["usage: vllm serve [model_tag] [options]", *(f"  --{f}" for f in sorted(FLAGS))])
         if world.strikes("half-stop", node):
             container.stubborn = True
         if world.strikes("bad-flag"):

@@ -96,6 +96,7 @@ _SHORT: Final = {
     "-r": "node-rank",
 }
 _KNOWN: Final = _INT | _FLOAT | _JSON | _TEXT | _SWITCHES
+FLAGS: Final = _KNOWN
 
 
 class BadArgument(Exception):

@@ -171,6 +171,18 @@ def test_an_image_that_a_node_lacks_is_copied_as_the_first_step(lab: MakeLab) ->
     assert console.run("--json", "stop").json["result"] == "stopped"
 
 
+@pytest.mark.slow
+def test_a_latched_clock_shows_under_load_alone(lab: MakeLab) -> None:
+    console = lab("clock-latch", nodes=4)
+    asked = ("--json", "preflight", RECIPE, "--nodes", "4")
+    idle = console.run(*asked).json["findings"]
+    deep = console.run(*asked, "--deep").json["findings"]
+    gpus = {"gpu-clock-low", "gpu-slow", "gpu-not-loaded", "flag-unknown", "help-unreadable"}
+    assert [f for f in idle if f["code"] in gpus] == []
+    assert [(f["code"], f["node"]) for f in deep if f["code"] in gpus] == [("gpu-clock-low", "dgx4")]
+    assert console.run("--read-only", *asked, "--deep").code == 2
+
+
 def test_an_overridden_block_fails_at_its_step_and_node(lab: MakeLab) -> None:
     console = lab("image-missing")
     ran = console.run("--json", "launch", RECIPE, *TWO, "--no-sync-image", "--override", "image-missing")
