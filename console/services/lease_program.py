@@ -18,7 +18,9 @@ GO_S: Final = 3
 # /tmp, as a test bed's do). The kernel gives the lock up when the process ends, however it ends, so no lock is ever
 # stale; a holder that is just ending is waited for. The files are opened for reading only and never removed: any user
 # of the node can lock them, and there is no moment in which two files have one name. Who holds, asks or takes is told
-# in a file of each one's own, believed only while the process that it names lives.
+# in a file of each one's own. Anybody may write there, and pids come again: a file is believed (`real`) only while the
+# process that it names is such a program and belongs to the file's owner. So nobody speaks for another's process, and
+# only programs of this kind are ever signalled.
 # `.run` is held (shared) by every start while it runs. Whoever gets the lock waits for it: what an earlier holder
 # started then shows in a census, and what it starts later sees that its holder is gone (FENCE below).
 # A short hold ends here with its input. One that lasts hears a first beat, and gives its place (and pid) to a watcher.
@@ -28,14 +30,28 @@ if ! command -v flock >/dev/null 2>&1; then echo "no flock on this node"; exit 9
 umask 022
 [ -e "$f" ] || (set -C; : >"$f") 2>/dev/null
 [ -e "$f.run" ] || (set -C; : >"$f.run") 2>/dev/null
-[ -r "$f" ] || { echo "cannot read $f"; exit 96; }
+[ -f "$f" ] && [ -r "$f" ] || { echo "cannot read $f"; exit 96; }
 exec 9<"$f"
+real() {
+  [ -f "$1" ] && [ ! -h "$1" ] || return 1
+  pid= who=
+  read -r pid who <"$1" || [ -n "$pid" ] || return 1
+  case $pid in ''|0*|*[!0-9]*|"$$") return 1;; esac
+  if ! { [ -O "$1" ] && [ -O "/proc/$pid" ]; }; then
+    o=$(stat -c %u "$1") && [ "$o" = "$(stat -c %u "/proc/$pid")" ] || return 1
+  fi
+  while read -r c || [ -n "$c" ]; do case $c in *nightdeck-lease*) return 0;; esac; done <"/proc/$pid/cmdline"
+  return 1
+} 2>/dev/null
 tell() {
   for h in "$f.$1".*; do
-    [ -f "$h" ] || continue
-    read -r pid who <"$h" || [ -n "$pid" ] || continue
-    [ "$pid" != "$$" ] && [ -d "/proc/$pid" ] && printf '%s%s\\n' "$2" "$who"
+    real "$h" && printf '%s%s\\n' "$2" "$who"
   done
+}
+signal() {
+  for h in "$f.h".*; do
+    real "$h" && kill -s "$1" "$pid"
+  done 2>/dev/null
 }
 busy() { echo busy; tell h ''; }
 u=$(id -u)
@@ -58,21 +74,17 @@ ask)
 take)
   if ! flock -w 0.3 9; then
     say "t.$u.$$" "$1"
-    pids=
-    for h in "$f.h".*; do
-      read -r pid who <"$h" && [ -d "/proc/$pid" ] && pids="$pids $pid"
-    done 2>/dev/null
     tell h 'from '
     echo wait
-    kill -s TERM $pids 2>/dev/null
+    signal TERM
     if ! flock -w $((GO)) 9; then
-      kill -s KILL $pids 2>/dev/null
+      signal KILL
       if ! flock -w $((GO)) 9; then busy; exit 75; fi
     fi
     drop
   fi;;
 esac
-if [ -r "$f.run" ]; then
+if [ -f "$f.run" ] && [ -r "$f.run" ]; then
   exec 8<"$f.run"
   if ! flock -n 8; then
     echo wait
@@ -99,7 +111,7 @@ done
 # Standard library of Python 3.8 alone; it has the lock's descriptor from the shell. argv: who, the lock, this hold's
 # own file, seconds without a beat. A beat is a line with who holds now; it is answered with who asks, then `beat`.
 WATCHER: Final = r"""
-import glob, os, select, signal, sys, time
+import glob, os, select, signal, stat, sys, time
 who, lock, mine, expire = sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])
 def say(*lines):
     try:
@@ -112,17 +124,26 @@ def leave(*_):
     except OSError:
         pass
     os._exit(0)
+def real(path):
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        row = os.fstat(opened)
+        pid, _, text = os.read(opened, 2000).decode("utf-8", "replace").partition(" ")
+    finally:
+        os.close(opened)
+    proc = "/proc/%d" % int(pid)
+    if not stat.S_ISREG(row.st_mode) or os.stat(proc).st_uid != row.st_uid:
+        return None
+    with open(proc + "/cmdline", "rb") as file:
+        return text.split("\n")[0] if b"nightdeck-lease" in file.read() else None
 def told(kind):
     rows = []
     for path in sorted(glob.glob(glob.escape(lock) + "." + kind + ".*")):
         try:
-            with open(path, "rb") as file:
-                pid, _, text = file.read(2000).decode("utf-8", "replace").partition(" ")
-            if os.path.isdir("/proc/%d" % int(pid)):
-                rows.append(text.split("\n")[0])
+            rows.append(real(path))
         except (OSError, ValueError):
             continue
-    return rows
+    return [r for r in rows if r is not None]
 def gone(*_):
     say(*("taken " + w for w in told("t")[:1]))
     leave()
@@ -144,10 +165,11 @@ while True:
         beat = bool(lines)
         if lines and lines[-1] and lines[-1].decode("utf-8", "replace") != held:
             held = lines[-1].decode("utf-8", "replace")
+            new = "%s.%s" % (mine, os.urandom(8).hex())
             try:
-                with open(mine + "+", "w") as file:
+                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
                     file.write("%d %s\n" % (os.getpid(), held))
-                os.replace(mine + "+", mine)
+                os.replace(new, mine)
             except OSError:
                 pass
     if told("t"):
@@ -166,7 +188,7 @@ while True:
 FENCE: Final = """p=$1; t=$2; shift 2
 if read -r n </proc/sys/kernel/hostname && command -v flock >/dev/null 2>&1; then
   r=${TMPDIR:-/tmp}/nightdeck-lease-$n.run
-  if [ -r "$r" ]; then exec 8<"$r"; flock -s -w 30 8; fi
+  if [ -f "$r" ] && [ -r "$r" ]; then exec 8<"$r"; flock -s -w 30 8; fi
   ours() {
     while read -r c || [ -n "$c" ]; do case $c in *"$t"*) return 0;; esac; done 2>/dev/null <"/proc/$p/cmdline"
     return 1
