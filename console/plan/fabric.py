@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from console.base.absent import Absent
-from console.base.findings import Finding
+from console.base.absent import NOT_SAMPLED, Absent
+from console.base.findings import Finding, Severity
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.plan.codes import finding
@@ -50,6 +50,7 @@ def fabric_of(node: Node, facts: NodeFacts | Absent) -> tuple[Fabric, list[Findi
                 f"{node.name}: no interface is known to carry {address}",
                 node=node.name,
                 observed="no facts" if isinstance(facts, Absent) else "no interface of the node has this address",
+                severity=Severity.INFO if facts == NOT_SAMPLED else None,  # nobody wanted to know
             )
         )
     return Fabric(address, interface, _hcas(node, facts)), found

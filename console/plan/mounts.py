@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from console.base.absent import Absent, known
+from console.base.absent import NOT_SAMPLED, Absent, known
 from console.base.errors import UsageError
-from console.base.findings import Finding
+from console.base.findings import Finding, Severity
 from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.plan.codes import finding
@@ -62,6 +62,7 @@ def binds_of(
                     f"{node.name}: {what} {path} begins with ~ and the user's home is not known",
                     node=node.name,
                     observed=reason,
+                    severity=Severity.INFO if facts == NOT_SAMPLED else None,  # nobody wanted to know
                 )
             )
         return expanded

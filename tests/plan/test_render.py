@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.base.absent import Absent
+from console.base.absent import NOT_SAMPLED, Absent
 from console.base.errors import UsageError
 from console.cluster.facts import Hca, Interface
 from console.cluster.model import Cluster, Node
@@ -386,3 +386,10 @@ def test_a_recipe_that_wants_no_guard_says_so_on_its_containers() -> None:
     assert all("nightdeck.guard=off" not in r.argv for r in plan_of(tiny(), sparks()).ranks)
     plan = plan_of(tiny(guard=GuardHints(enabled=False)), sparks())
     assert all("nightdeck.guard=off" in values_after(r.argv, "--label") for r in plan.ranks)
+
+
+def test_a_plan_for_which_nobody_was_asked_blocks_for_nothing_that_only_nodes_know() -> None:
+    plan = plan_of(safe(), sparks(), {n.name: NOT_SAMPLED for n in sparks().nodes})
+    assert not plan.blocks and {"home-unknown", "facts-unknown"} <= set(codes(plan.findings))
+    found = plan_of(tiny(), bare(2, fabric_address="10.0.0.1"), {f"n{i}": NOT_SAMPLED for i in (1, 2)}).findings
+    assert {str(f.severity) for f in found if f.code == "interface-unknown"} == {"info"}
