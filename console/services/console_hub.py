@@ -198,6 +198,8 @@ class ConsoleHub(Preparing):
             follower.apply(Acted(self._clock.wall(), "controls taken over", f"from {lease.taken_from}", self._by))
         for code in override:
             follower.apply(Acted(self._clock.wall(), "override", code, self._by))
+        for code in dict.fromkeys(f.code for f in plan.findings if f.severity == "block" and f.code in plan.override):
+            follower.apply(Acted(self._clock.wall(), "override", code, f"the recipe {recipe.slug}"))
         launch = Launch(plan, self._fleet, self._cluster, self._clock, follower.apply, lambda: lease.fences)
         try:
             if await self._image_before(plan, facts, follower):
@@ -340,7 +342,7 @@ class ConsoleHub(Preparing):
         try:
             await asyncio.to_thread(self._ledger.flush, {r.deployment for r in rows})
         except TimeoutError:
-            self._tell("warn", "the disk is slow: what the containers held may not be written yet")
+            self._tell("warn", "the disk is slow or full: what the containers held may be in memory alone yet")
 
     def _read_whole(self, row: Found) -> bool:
         follower = self._followers.get(row.deployment)
