@@ -1,12 +1,4 @@
-"""One pass of an image along a chain of nodes: each writes to its own engine and hands every block on.
-
-Why a chain and no tree: every node takes the image once and gives it away at most once, block by block, so N nodes are
-done in the time of one copy and a moment for each link, S/B + (N-1) x block/B. One source to all shares its link:
-N x S/B. A tree whose nodes serve two at once: 2 x S/B. Whole copies that become senders themselves (1, 2, 4, ...):
-log2(N+1) x S/B. Where several nodes have the image already, each heads a chain of its own. Between nodes the slowest
-part is `docker load`, which unpacks to disk at 1-2 GB/s [inf]; a fabric of 25 GB/s is never what is waited for, so
-nothing is compressed here.
-"""
+"""One pass of an image along a chain of nodes: each writes to its own engine and hands every block on."""
 
 from __future__ import annotations
 
@@ -55,7 +47,14 @@ def program() -> bytes:
 
 async def run_chain(fleet: Fleet, hops: Sequence[Hop], moved: Callable[[Hop], None]) -> None:
     """hops[0] is the source. Returns when every hop has ended; each tells for itself how. Cancelling ends all of it on
-    the nodes: they end with their SSH channels."""
+    the nodes: they end with their SSH channels.
+
+    Why a chain and no tree: every node takes the image once and gives it away at most once, block by block, so N nodes
+    are done in the time of one copy and a moment for each link: S/B + (N-1) x block/B. One source to all shares its
+    link: N x S/B. A tree whose nodes serve two at once: 2 x S/B. Whole copies that become senders themselves (1, 2, 4,
+    ...): log2(N+1) x S/B. A chain goes as fast as its slowest node; where several nodes have the image already, each
+    heads a chain of its own. Between nodes the slowest part is `docker load`, which unpacks to disk at 1-2 GB/s [inf]; a
+    fabric of 25 GB/s is never what is waited for, so nothing is compressed here."""
     token = secrets.token_hex(32)
     async with asyncio.TaskGroup() as group:
         for at, hop in enumerate(hops):

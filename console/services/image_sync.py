@@ -71,6 +71,11 @@ async def sync_image(
     """The image on all of `nodes`: a result for each. Holders are looked for on every node of the cluster. source: this
     node's image counts where images differ. direct: False sends everything through the console.
 
+    An engine unpacks an image after its last byte, so a copy that was cut off leaves no layer behind; nothing is kept
+    in files of our own, which would need the image's room once more. What a node need not get again are the lowest
+    layers that it has in images of any name, such as an earlier build: a docker that names layers by their content
+    (since 25) sends an archive without them.
+
     Raises NightdeckError where no node has the image. Cancelling ends every copy on the nodes; what was copied whole
     stays."""
     work = Sync(fleet, cluster, image, nodes, clock=clock, told=told, direct=direct)

@@ -204,6 +204,26 @@ async def test_layers_that_a_node_has_do_not_travel(world: World, tmp_path: Path
         assert world.done[name].moved_bytes < 3 << 20 and "1 of 2 layers were there" in world.done[name].detail
 
 
+@pytest.mark.slow
+async def test_an_engine_that_wants_all_layers_gets_them_in_the_next_pass(world: World, tmp_path: Path) -> None:
+    base, top = layer("base", 8), layer("top", 2)
+    whole = pack(tmp_path / "whole.tar", REFERENCE, [base, top])
+    await world.give(whole, 1)
+    await world.give(pack(tmp_path / "base.tar", "base:1", [base]), 2, 3, 4)
+    world.bed[1].hf_cache.joinpath("archive.tar").write_bytes(whole.read_bytes())
+    once_only = '[ "$1" != load ] || [ -f /tmp/once ] || { touch /tmp/once; cat >/dev/null; echo no blob >&2; exit 1; }'
+    with (
+        instead(world.bed[1], 'case "$1" in save) exec cat /srv/hf-cache/archive.tar;; esac'),
+        instead(world.bed[2], once_only),
+    ):
+        states = await world.sync()
+    world.bed[1].hf_cache.joinpath("archive.tar").unlink()
+    world.bed[2].exec("rm", "/tmp/once")
+    assert states == {"1": "has_it", "2": "copied", "3": "copied", "4": "copied"}
+    assert world.done["spark2"].moved_bytes > 9 << 20 and "were there" not in world.done["spark2"].detail
+    assert world.done["spark3"].moved_bytes < 3 << 20
+
+
 async def test_an_image_is_asked_for_its_flags_and_its_gpus_are_loaded(world: World) -> None:
     """As `preflight --deep` does it; the engine is the stub, and so are its python3 and nvidia-smi."""
     await world.give(image.archive().path, 1, 2)
