@@ -53,8 +53,8 @@ async def run_chain(fleet: Fleet, hops: Sequence[Hop], moved: Callable[[Hop], No
     are done in the time of one copy and a moment for each link: S/B + (N-1) x block/B. One source to all shares its
     link: N x S/B. A tree whose nodes serve two at once: 2 x S/B. Whole copies that become senders themselves (1, 2, 4,
     ...): log2(N+1) x S/B. A chain goes as fast as its slowest node; where several nodes have the image already, each
-    heads a chain of its own. Between nodes the slowest part is `docker load`, which unpacks to disk at 1-2 GB/s [inf]; a
-    fabric of 25 GB/s is never what is waited for, so nothing is compressed here."""
+    heads a chain of its own. Between nodes the slowest part is `docker load`, which unpacks to disk at 1-2 GB/s [inf];
+    a fabric of 25 GB/s is never what is waited for, so nothing is compressed here."""
     token = secrets.token_hex(32)
     async with asyncio.TaskGroup() as group:
         for at, hop in enumerate(hops):
