@@ -22,6 +22,8 @@ def strip_escapes(text: str) -> str:
 
 def clean_line(text: str, *, limit: int = 2000) -> str:
     """One line safe to draw: no escapes, no control codes, tabs as spaces, cut at `limit` characters with a mark."""
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text  # nearly every line: nothing in it has to go
     if len(text) > limit * 8:
         text = text[: limit * 8]
     text = _CONTROL.sub("", strip_escapes(text).replace("\t", "    "))

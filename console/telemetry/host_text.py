@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Final
 
 from console.base.absent import Absent
@@ -10,6 +11,8 @@ from console.telemetry.pick import number, text, whole
 from console.telemetry.sample import Float, Int, Pressure
 
 _HUGE_PAGE: Final = 2 << 20
+# Columns of /proc/net/dev: bytes in and out, errors in and out, drops in and out.
+_NET: Final = itemgetter(0, 8, 2, 10, 3, 11)
 _AVERAGE: Final = re.compile(r"\bavg(10|60)=(\d{1,3}(?:\.\d{1,4})?)\b")
 
 
@@ -104,10 +107,14 @@ def net_counters(content: str) -> dict[str, tuple[int, int, int, int]]:
     out: dict[str, tuple[int, int, int, int]] = {}
     for line in content.split("\n")[:128]:
         name, mark, rest = line.partition(":")
-        values = [whole(w) for w in rest.split()]
-        good = [v for v in values if v is not None]
-        if mark and len(good) == len(values) >= 16 and (name := text(name, limit=32).strip()):
-            out[name] = (good[0], good[8], good[2] + good[10], good[3] + good[11])
+        words = rest.split()
+        if not mark or len(words) < 16:
+            continue
+        # Most of a frame's words are these: plain digits are read without a second look.
+        good = [int(w) if w.isdecimal() and w.isascii() and len(w) < 20 else whole(w) for w in _NET(words)]
+        if (label := text(name, limit=32).strip()) and None not in good:
+            received, sent, in_errors, out_errors, in_drops, out_drops = (v or 0 for v in good)
+            out[label] = (received, sent, in_errors + out_errors, in_drops + out_drops)
     return out
 
 
