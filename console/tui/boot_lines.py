@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
 from console.boot.state import BootState, Phase, Step
-from console.boot.words import out_of_sight
+from console.boot.words import KEPT, out_of_sight
 from console.services.hub import BootSummary
 from console.tui.figures import clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
@@ -73,6 +73,11 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
     elapsed = end - boot.launched_at
     spans: list[Span] = [(" ", "text"), phase_span(boot, glyphs), ("  ", "text")]
     if boot.phase in (Phase.READY, Phase.DEGRADED, Phase.SERVING_BAD):
+        # What is wrong comes first: on a narrow screen the figures after it are cut, and it is not.
+        if unseen := out_of_sight(boot):
+            spans.append((f"{glyphs.lost} {safe(unseen)}   ", "warn bold" if boot.unproven else "warn"))
+        if boot.smoke_why:
+            spans.append((f"{safe(boot.smoke_why)}   ", "bad"))
         took = "" if boot.ready_at is None else f"ready in {clock_span(boot.ready_at - boot.launched_at)}"
         spans += [
             (took, "strong"),
@@ -84,11 +89,7 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
         if boot.first_token_s is not None:
             spans.append((f"   first token {boot.first_token_s:.2f} s", "dim"))
         spans += [(f"   {_stats(boot)}", "dim")]
-        if unseen := out_of_sight(boot):
-            spans.append((f"   {glyphs.lost} {safe(unseen)}", "warn bold" if boot.unproven else "warn"))
-        if boot.smoke_why:
-            spans.append((f"   {safe(boot.smoke_why)}", "bad"))
-        elif boot.smoke_text:
+        if boot.smoke_text and not boot.smoke_why:
             spans += [(f"   {safe(note)}", "warn") for note in boot.smoke_notes]
             spans.append((f"   it said: {safe(boot.smoke_text, limit=120)}", "dim"))
         return clip(spans, width)
@@ -225,6 +226,9 @@ def stop_sentence(results: Mapping[str, tuple[str, str]]) -> str:
         nodes = [(safe(n), safe(d)) for n, (r, d) in results.items() if r == result]
         if not nodes:
             continue
+        kept = ", ".join(n for n, d in nodes if result == "stopped" and d.startswith(KEPT))
+        if kept:
+            word += f" (kept, their logs are not saved: {kept})"
         named = result in ("still_running", "unknown")
         who = ", ".join(f"{n}: {d}" if d and result == "unknown" else n for n, d in nodes)
         parts.append(f"{len(nodes)} {word}" + (f" ({who})" if named else ""))

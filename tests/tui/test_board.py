@@ -10,7 +10,7 @@ from console.boot.state import Phase
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.actions import key_signs
 from console.tui.board_rows import BoardLook, board_header, board_row, cell_words, laggards, shortened, silent_for
-from console.tui.boot_lines import failure_lines, phase_span, step_lines, stop_lines, stop_sentence
+from console.tui.boot_lines import clock_line, failure_lines, phase_span, step_lines, stop_lines, stop_sentence
 from console.tui.glyphs import ASCII, UNICODE
 from console.tui.spans import line_width, plain
 from tests.tui import fake_values as v
@@ -170,3 +170,32 @@ async def test_the_focus_follows_when_the_board_gives_way() -> None:
         await d.settle()
         assert d.app.focused is not None
         assert d.app.focused.id == "boot-paper"
+
+
+def test_a_node_out_of_sight_is_named_within_eighty_columns() -> None:
+    boot = v.ready(NOW)
+    lost = replace(boot.ranks[3], reachable=False, trouble="it went quiet")
+    unseen = replace(boot, phase=Phase.DEGRADED, unproven=True, ranks=(*boot.ranks[:3], lost, *boot.ranks[4:]))
+    text = plain(clock_line(unseen, NOW, 80, UNICODE))
+    assert f"cannot see rank 3 on {lost.node}: it went quiet" in text and len(text) <= 80
+    assert "dead" not in plain(clock_line(unseen, NOW, 400, UNICODE))
+    proven = plain(clock_line(replace(unseen, phase=Phase.READY, unproven=False), NOW, 400, UNICODE))
+    assert "the model answers, so it works" in proven
+
+
+def test_what_is_wrong_with_an_answer_is_named_within_eighty_columns() -> None:
+    bad = replace(v.ready(NOW), phase=Phase.SERVING_BAD, smoke_ok=False, smoke_why="one word is 62 % of the answer")
+    assert "one word is 62 % of the answer" in plain(clock_line(bad, NOW, 80, UNICODE))
+
+
+@pytest.mark.parametrize("height", [8, 9, 14])
+def test_other_causes_stand_below_the_first_where_there_is_room(height: int) -> None:
+    boot = v.failed(NOW)
+    assert boot.cause is not None
+    others = tuple(replace(boot.cause, rank=r, sentence=f"Cause {r}.") for r in (1, 2, 4))
+    lines = [plain(line) for line in failure_lines(replace(boot, others=others), 120, height, UNICODE, key_signs())]
+    also = [line for line in lines if line.startswith(" also")]
+    assert len(lines) <= height
+    assert [line.split(None, 1)[1].strip() for line in also] == (
+        ["rank 1: Cause 1.; rank 2: Cause 2. +1"] if height >= 9 else []
+    )
