@@ -99,7 +99,7 @@ def test_a_dead_container_engine_refuses_a_launch_in_its_own_words(deck: Deck) -
 
 @pytest.mark.slow
 def test_a_killed_console_is_followed_by_the_next(deck: Deck) -> None:
-    deck.stub(BOOT_S=12)
+    deck.stub(BOOT_S=60)
     launch = deck.start("launch", RECIPE)
     launch.until(event("rank_progress", rank=0), "progress of the head")
     launch.signal(signal.SIGKILL)
