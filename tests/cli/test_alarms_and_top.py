@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from console.base.findings import Severity
 from console.base.units import GIB
 from console.boot.events import BootOpened, ContainerSeen, RankRef, StatsSeen
 from console.boot.reduce import opened, reduce
+from console.cli import cmd_top
 from console.cli.cmd_alarms import rule_rows
 from console.cli.cmd_status import node_cells
 from console.cli.cmd_top import ORDERS, chosen, engine_line, fitted, picture, top_json
@@ -145,3 +148,35 @@ def test_the_picture_says_how_many_are_left_out() -> None:
     some = replace(snap, nodes=snap.nodes[:1])
     assert picture(some, 10.0, 80, 2)[0].startswith("spark8   1 of 1 nodes shown answer (2 in all)")
     assert picture(snap, 10.0, 80, 2)[0].startswith("spark8   1 of 2 nodes answer")
+
+
+async def test_the_live_picture_follows_the_size_of_its_window(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = iter([(120, 24), (46, 8), (20, 3)])
+
+    class Hub:
+        def snapshot(self) -> Snapshot:
+            return snapshot()
+
+        def now(self) -> float:
+            return 10.0
+
+    async def next_size(seconds: float) -> None:
+        print("\x00", end="")
+
+    def size() -> tuple[int, int]:
+        try:
+            return next(sizes)
+        except StopIteration:
+            raise asyncio.CancelledError from None
+
+    monkeypatch.setattr(cmd_top, "_size", size)
+    monkeypatch.setattr(cmd_top.asyncio, "sleep", next_size)
+    with pytest.raises(asyncio.CancelledError):
+        await cmd_top._picture(argparse.Namespace(sort="file", filter=""), Hub())  # type: ignore[arg-type]
+    pictures = capsys.readouterr().out.split("\x00")[:3]
+    for text, (columns, rows) in zip(pictures, [(120, 24), (46, 8), (20, 3)], strict=True):
+        lines = [line.removesuffix("\x1b[K") for line in text.split("\x1b[H")[1].split("\x1b[J")[0].split("\r\n")]
+        assert max(len(line) for line in lines) <= columns and len(lines) <= rows
+    assert "no route" in pictures[0] and "more lines" in pictures[1]
