@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from console.boot.events import Cause
 from console.boot.state import BootState, Phase, RankState
 from console.enginelog.stages_model import Stage
+
+# How the detail of a `stopped` node begins whose ended containers were left there, and how it goes on.
+KEPT: Final = "kept "
+UNSAVED: Final = ", the log is not saved: "
 
 
 def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:

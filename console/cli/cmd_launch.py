@@ -16,7 +16,7 @@ from console.plan.to_json import plan_json
 from console.recipe.model import SyncImage
 from console.services.hub import HubApi
 from console.services.launch import LaunchFailed
-from console.services.stop import in_words
+from console.services.stop import in_words, kept_in
 
 
 def _may_change(args: argparse.Namespace) -> None:
@@ -104,26 +104,29 @@ async def stop(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
     async with world.hub(watch=False) as hub:
         which = "*" if args.all else args.deployment
-        results = await hub.stop(which, grace_s=args.grace, take_over=args.take_over)
+        results = await hub.stop(which, grace_s=args.grace, take_over=args.take_over, discard_logs=args.discard_logs)
         tell_notices(hub, out)
     return tell_stop(results, out)
 
 
 def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
     states = [state for state, _ in results.values()]
+    kept = kept_in(results)
     if all(s == "nothing" for s in states):
         word, code = "nothing", ExitCode.DONE
     elif all(s in ("stopped", "nothing") for s in states):
-        word, code = "stopped", ExitCode.DONE
+        word, code = "stopped", ExitCode.PARTLY if kept else ExitCode.DONE
     elif "stopped" in states:
         word, code = "partly", ExitCode.PARTLY
     else:
         word, code = "failed", ExitCode.FAILED
     if out.as_json:
         rows = [{"node": n, "result": r, "detail": d} for n, (r, d) in results.items()]
-        out.data({"schema": 1, "result": word, "nodes": rows})
+        out.data({"schema": 1, "result": word, "kept": list(kept), "nodes": rows})
     else:
         out.line(in_words(results))
+        if kept:
+            out.say("`nightdeck stop --all` saves and removes them once it can; --discard-logs removes them unsaved")
     return code
 
 
@@ -139,6 +142,7 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
                 override=tuple(args.override),
                 grace_s=args.grace,
                 take_over=args.take_over,
+                discard_logs=args.discard_logs,
             )
             if args.detach:
                 if out.as_json:

@@ -143,6 +143,7 @@ def build_parser() -> argparse.ArgumentParser:
     p = add("stop", "stop a deployment: head first, every node asked, nothing called stopped that was not")
     p.add_argument("deployment", metavar="DEPLOYMENT", nargs="?", help="which, where several live")
     p.add_argument("--all", action="store_true", help="everything of ours on the nodes, ended containers too")
+    p.add_argument("--discard-logs", action="store_true", help="remove containers whose logs could not be saved too")
     p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS", help="then the engine kills (default 30)")
     p.add_argument("--take-over", action="store_true", help="take the controls from whoever has them, knowingly")
 
@@ -152,6 +153,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--head", metavar="NODE")
     p.add_argument("--detach", action="store_true")
     p.add_argument("--follow", action="store_true")
+    p.add_argument("--discard-logs", action="store_true", help="remove containers whose logs could not be saved too")
     p.add_argument("--override", action="append", default=[], metavar="CODE")
     p.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS")
     p.add_argument("--take-over", action="store_true", help="take the controls from whoever has them, knowingly")

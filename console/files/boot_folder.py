@@ -97,7 +97,8 @@ class BootFolder:
     def append_log(self, rank: int, data: bytes) -> None:
         """Bytes of a rank's log as docker gave them, time stamps and all; secrets masked, by value and by look, even
         across two calls."""
-        data = self._held.pop(rank, b"") + data
+        before = self._held.pop(rank, b"")
+        data = before + data
         for value in self._secrets:
             data = data.replace(value.encode("utf-8", "replace"), MASK.encode())
         # A line is looked through as a whole: its beginning waits for its end, unless that never comes.
@@ -106,8 +107,13 @@ class BootFolder:
             end = whole
         if end < len(data):
             data, self._held[rank] = data[:end], data[end:]
-        if data:
+        if not data:
+            return
+        try:
             self._write_log(rank, data)
+        except NightdeckError:
+            self._held[rank] = before  # whoever tries again gives the same bytes again
+            raise
 
     def append_guard(self, rank: int, text: str) -> None:
         """Lines of `rankR.guard`: what the memory guard beside a rank did. A trip is written once."""
@@ -238,14 +244,23 @@ def _lock(path: Path) -> int:
     try:
         _take(descriptor)
     except OSError as error:
-        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        who = f"process {holder}" if holder.isdigit() else "another process"
+        who = holder_of(path.parent)
         raise BusyError(f"{who} writes this boot", where=str(path.parent), remedy="follow it from there") from error
     with contextlib.suppress(OSError):  # no room for who it is: the lock itself is the kernel's
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
+
+
+def holder_of(folder: Path) -> str:
+    """Who writes a boot, as its lock's file says."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            holder = file.read(20).decode("ascii", "replace").strip()
+    except OSError:
+        holder = ""
+    return f"process {holder}" if holder.isdigit() else "another process"
 
 
 def _take(descriptor: int) -> None:

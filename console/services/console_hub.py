@@ -41,6 +41,9 @@ from console.services.stop import Stop
 from console.services.tail import Resume, Tail
 
 FACTS_KEEP_S = 300.0
+READ_LOG_S = 60.0
+DRAIN_S = 5.0
+NO_LOGS = "does not support reading"  # docker's word of a logging driver that keeps nothing on the node
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
 
@@ -191,6 +194,7 @@ class ConsoleHub(Preparing):
         plan = with_preflight(plan, recipe, self._cluster, facts)
         chosen = [r.node for r in plan.ranks]
         refuse_leftovers(census, chosen=chosen)
+        self._tell_kept(census)
         refuse_blocks(plan, override)
         follower = self._open_launch(plan, recipe, facts)
         follower.apply(Acted(self._clock.wall(), "launch", recipe.slug, self._by))
@@ -256,12 +260,17 @@ class ConsoleHub(Preparing):
         return follower
 
     async def stop(
-        self, deployment: str | None = None, *, grace_s: float = 30.0, take_over: bool = False
+        self,
+        deployment: str | None = None,
+        *,
+        grace_s: float = 30.0,
+        take_over: bool = False,
+        discard_logs: bool = False,
     ) -> Mapping[str, tuple[str, str]]:
         self._begin_job("stopping", take_over=take_over)
         try:
             async with self._controls("stopping", must=False, take_over=take_over):
-                return (await self._stop(deployment, grace_s, None)).results
+                return (await self._stop(deployment, grace_s, None, discard_logs)).results
         finally:
             self._end_job()
 
@@ -284,7 +293,9 @@ class ConsoleHub(Preparing):
     async def release_controls(self) -> ControlsView:
         return await self.controls.release()
 
-    async def _stop(self, deployment: str | None, grace_s: float, census: Census | None) -> Stop:
+    async def _stop(
+        self, deployment: str | None, grace_s: float, census: Census | None, discard_logs: bool = False
+    ) -> Stop:
         """The stop, carried out: its results, and what was left."""
         before = census if census is not None else await self._census()
         self._adopt(before)
@@ -295,9 +306,6 @@ class ConsoleHub(Preparing):
             if follower is not None:
                 follower.apply(event)
 
-        async def collect(rows: Sequence[Found]) -> None:
-            await self._collect(rows)
-
         stop = Stop(
             self._fleet,
             self._cluster,
@@ -305,9 +313,10 @@ class ConsoleHub(Preparing):
             emit,
             deployment=which,
             grace_s=grace_s,
-            collect=collect,
+            collect=self._collect,
             by=self._by,
             quick=self._quick,
+            discard_logs=discard_logs,
         )
         await stop.run(before)
         self._choose()
@@ -329,30 +338,30 @@ class ConsoleHub(Preparing):
             return self._show
         return next(reversed(groups), None) if groups else self._show or "-"
 
-    async def _collect(self, rows: Sequence[Found]) -> None:
-        """Save what the containers still hold, before they are removed."""
+    async def _collect(self, rows: Sequence[Found]) -> Mapping[str, str]:
+        """Save what the containers still hold, before they are removed: of those that could not be, by id, why."""
         followed = {r.deployment for r in rows} & self._followers.keys()
         for name in followed:
             self._followers[name].keep_states([r for r in rows if r.deployment == name])
         if self._follow:
-            await asyncio.gather(*(self._followers[name].drained(5.0) for name in followed))
-        unread = [r for r in rows if not self._read_whole(r)]
-        await asyncio.gather(*(self._read_log(r) for r in unread))
+            await asyncio.gather(*(self._followers[name].drained(DRAIN_S) for name in followed))
+        unread = [r for r in rows if not (self._read_whole(r) and self._ledger.keeps(r.deployment))]
+        said = await asyncio.gather(*(self._read_log(r) for r in unread))
+        read = {row.id: why for row, why in zip(unread, said, strict=True)}
         # Then the containers go, and with them the nodes' own copies: ours are on the disk before.
-        try:
-            await asyncio.to_thread(self._ledger.flush, {r.deployment for r in rows})
-        except TimeoutError:
-            self._tell("warn", "the disk is slow or full: what the containers held may be in memory alone yet")
+        disk = await asyncio.to_thread(self._ledger.unsaved, {r.deployment for r in rows})
+        why = {r.id: disk.get(r.deployment) or read.get(r.id, "") for r in rows if r.rank is not None}
+        return {ident: reason for ident, reason in why.items() if reason}
 
     def _read_whole(self, row: Found) -> bool:
         follower = self._followers.get(row.deployment)
         tail = follower.tails.get(row.rank) if follower is not None and row.rank is not None else None
         return tail is not None and tail.state == "ended" and self._follow
 
-    async def _read_log(self, row: Found) -> None:
-        """One log, once, into the journal. A log that cannot be read is told; it does not keep a node from stopping."""
+    async def _read_log(self, row: Found) -> str:
+        """One log, once, into the journal; why it is not whole there. That is told, and keeps no node from stopping."""
         if row.rank is None:
-            return
+            return ""
         now, secrets = self._clock.wall(), self._secrets_of(row.recipe)
         keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=now, secrets=secrets)
         resume = Resume()
@@ -369,12 +378,24 @@ class ConsoleHub(Preparing):
             resume=resume,
         )
         try:
-            async with asyncio.timeout(60.0):
+            async with asyncio.timeout(READ_LOG_S):
                 await tail.run()
         except TimeoutError:
-            tail.why = "not read to its end in 60 s"
+            tail.why = f"not read to its end in {READ_LOG_S:.0f} s{': ' + tail.why if tail.why else ''}"
         if tail.state != "ended":
             self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
+            # No such container, or an engine that keeps no logs: then nothing is lost by removing it.
+            return "" if tail.state == "gone" or NO_LOGS in tail.why else tail.why or "it could not be read"
+        return ""
+
+    def _tell_kept(self, census: Census) -> None:
+        """Ended containers stand in no launch's way, and what they hold may be the only copy."""
+        rows = [f for found in census.values() if isinstance(found, tuple) for f in found if not f.alive]
+        if rows:
+            names = ", ".join(f"{f.node}: {f.name} ({f.status})" for f in rows[:8])
+            more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+            remedy = "`nightdeck stop --all` saves their logs and removes them"
+            self._tell("warn", f"kept of earlier boots: {names}{more}; {remedy}")
 
     async def restart(
         self,
@@ -385,11 +406,12 @@ class ConsoleHub(Preparing):
         override: Sequence[str] = (),
         grace_s: float = 30.0,
         take_over: bool = False,
+        discard_logs: bool = False,
     ) -> BootState:
         self._begin_job("restarting", take_over=take_over)
         try:
             async with self._controls("restarting", override, take_over=take_over) as lease:
-                return await self._restart(lease, recipe, nodes, head, override, grace_s)
+                return await self._restart(lease, recipe, nodes, head, override, grace_s, discard_logs)
         finally:
             self._end_job()
 
@@ -401,6 +423,7 @@ class ConsoleHub(Preparing):
         head: str | None,
         override: Sequence[str],
         grace_s: float,
+        discard_logs: bool = False,
     ) -> BootState:
         census: Census = await self._census()
         self._adopt(census)
@@ -416,7 +439,7 @@ class ConsoleHub(Preparing):
         # Most facts hold over the stop. A boot that cannot be must not cost the one that runs, so they come before it.
         facts, plan = await self._draft(found, nodes, head)
         refuse_blocks(with_preflight(plan, found, self._cluster, facts), (*override, *LIFTED_BY_A_STOP))
-        stop = await self._stop(None, grace_s, census)
+        stop = await self._stop(None, grace_s, census, discard_logs)
         bad = {n: r for n, r in stop.results.items() if r[0] in ("still_running", "unknown")}
         if bad:
             words = "; ".join(f"{node}: {state.replace('_', ' ')} {why}" for node, (state, why) in bad.items())

@@ -271,9 +271,16 @@ class HubApi(Protocol):
     async def drop_caches(self, name: str | None = None) -> Mapping[str, Dropped]: ...
 
     async def stop(
-        self, deployment: str | None = None, *, grace_s: float = 30.0, take_over: bool = False
+        self,
+        deployment: str | None = None,
+        *,
+        grace_s: float = 30.0,
+        take_over: bool = False,
+        discard_logs: bool = False,
     ) -> Mapping[str, tuple[str, str]]:
         """Stop a deployment (the only live one by default; `*`: everything of ours): node -> (result, detail).
+
+        A container whose log this machine could not save is stopped and kept, unless `discard_logs`.
 
         Raises UsageError where several live and none is named."""
         ...
@@ -287,6 +294,7 @@ class HubApi(Protocol):
         override: Sequence[str] = (),
         grace_s: float = 30.0,
         take_over: bool = False,
+        discard_logs: bool = False,
     ) -> BootState:
         """Stop what runs, verify that nothing is left, launch the recipe as its file is now."""
         ...

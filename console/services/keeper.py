@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,18 +20,23 @@ from console.boot.summary import merged, summary_of
 from console.boot.windows import Windows
 from console.cluster.facts import NodeFacts
 from console.files.archive import log_files, read_log
-from console.files.atomic import Appender
-from console.files.boot_folder import BootFolder
+from console.files.atomic import Appender, write_whole
+from console.files.boot_folder import BootFolder, holder_of
 from console.files.event_codec import decode_event, encode_event
 from console.files.journal import read_events
 from console.plan.model import Plan
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
 from console.services.series import METRICS
+from console.services.tail import stamp_of
 from console.telemetry.sample import Sample
 
 # The end of a log that is held already is what resuming needs; more than this is not read back into memory.
 _READ_BACK: Final = 64 << 20
+_LAST_BYTES: Final = 4 << 20
+# How long another console of this machine may take to write what a log's end holds, and how often that is looked at.
+OTHERS_S = 10.0
+OTHERS_BEAT_S: Final = 0.2
 _WEIGHTY: Final = frozenset(
     {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted", "DeadlineMoved"}
 )
@@ -61,6 +69,7 @@ class Keeper:
         self._closed = False
         self._summary: Mapping[str, Any] = {}
         self._progress: dict[int, tuple[Any, ...]] = {}
+        self._newest: dict[int, bytes] = {}  # where another writes: the stamp of the newest line, by rank
         self._stats_at = -1e18
         self._windows = Windows()
         self._telemetry: Appender | None = None
@@ -126,6 +135,8 @@ class Keeper:
 
     def log(self, rank: int, lines: Sequence[bytes]) -> None:
         data = b"\n".join(lines) + b"\n"
+        if self._folder is None and lines:
+            self._newest[rank] = stamp_of(lines[-1])
         self._do(lambda folder: folder.append_log(rank, data))
 
     def guard(self, rank: int, text: str) -> None:
@@ -198,6 +209,39 @@ class Keeper:
         self._do(lambda folder: folder.sync())
         self._thread.submit(lambda: None).result(timeout=30)
 
+    def unsaved(self) -> str:
+        """Why the logs that were given here are not on the disk itself; empty where they are. Blocks for seconds."""
+        if self._folder is None:
+            return self._unseen() if self._path is not None else "this boot has no folder on this machine"
+        try:
+            self.flush()
+        except TimeoutError:
+            return self._disk_says()
+        return self._disk_says() if self._broken else ""
+
+    def _disk_says(self) -> str:
+        """In the disk's own words, as far as it still refuses."""
+        assert self._path is not None
+        room = self._path / ".room"
+        try:
+            write_whole(room, bytes(65_536))
+        except NightdeckError as error:
+            return str(error)
+        with contextlib.suppress(OSError):
+            room.unlink(missing_ok=True)
+        return "this machine's disk refused them, or is too slow"
+
+    def _unseen(self) -> str:
+        """Another console writes this boot: its files must come to hold what was read here."""
+        assert self._path is not None
+        limit = time.monotonic() + OTHERS_S
+        while missing := [r for r, stamp in self._newest.items() if _newest_in(self._path, r) < stamp]:
+            if time.monotonic() > limit:
+                rows = ", ".join(str(r) for r in sorted(missing))
+                return f"{holder_of(self._path)} writes this boot, and its log of rank {rows} is not whole"
+            time.sleep(OTHERS_BEAT_S)
+        return ""
+
     def close(self) -> None:
         for line in self._windows.rest():
             self._telemetry_line(line)
@@ -209,6 +253,21 @@ class Keeper:
 
         self._do(work)
         self._closed = True
+
+
+def _newest_in(folder: Path, rank: int) -> bytes:
+    """The stamp of the last whole line of a rank's log, which is on the disk itself then; empty where there is none."""
+    try:
+        file = log_files(folder).get(rank)
+        if file is None:
+            return b""
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _LAST_BYTES))
+            lines = stream.read(_LAST_BYTES).split(b"\n")
+    except (NightdeckError, OSError):  # not to be read: then it is not known to hold anything
+        return b""
+    return next((s for line in reversed(lines[:-1]) if (s := stamp_of(line))), b"")
 
 
 def _tail(file: Path) -> bytes:

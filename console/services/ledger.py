@@ -57,6 +57,7 @@ class Ledger:
         self._limits = Limits(keep, keep_bytes)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._keepers: dict[str, Keeper] = {}
+        self._unopened: dict[str, str] = {}  # deployments without a folder, and why
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -64,7 +65,7 @@ class Ledger:
         """The writer of a deployment's folder, made where there is none. Never raises: without a folder it keeps
         nothing, and says so. secrets: values that are masked in all that it writes from now on."""
         held = self._keepers.get(deployment)
-        if held is None:
+        if held is None or held.path is None:  # a disk that had no room for a folder may have it now
             folder, before = self._open(deployment, number, recipe, now)
             held = Keeper(folder, self._thread, self._fail, before=before, cluster=self.cluster)
             self._keepers[deployment] = held
@@ -91,6 +92,7 @@ class Ledger:
             self._submit(self._tidy)
             return folder, {}
         except NightdeckError as error:
+            self._unopened[deployment] = _words(error)
             self._fail(error)
             return None, {}
 
@@ -100,6 +102,23 @@ class Ledger:
             keeper = self._keepers.get(name)
             if keeper is not None:
                 keeper.flush()
+
+    def keeps(self, deployment: str) -> bool:
+        """False where this boot has no folder: then nothing of it was kept."""
+        keeper = self._keepers.get(deployment)
+        return keeper is not None and keeper.path is not None
+
+    def unsaved(self, deployments: Collection[str]) -> dict[str, str]:
+        """Of these, those whose logs are not on the disk, and why. Blocks for seconds."""
+        out: dict[str, str] = {}
+        for name in deployments:
+            keeper = self._keepers.get(name)
+            why = keeper.unsaved() if keeper is not None else ""
+            if why and not self.keeps(name):
+                why = self._unopened.get(name, why)
+            if why:
+                out[name] = why
+        return out
 
     def _find(self, deployment: str) -> BootEntry | None:
         return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)

@@ -9,6 +9,7 @@ from console.base.absent import Absent
 from console.base.clock import Clock
 from console.base.text import clean_bytes
 from console.boot.events import Event, StepChanged, StopEnded, StopSeen, StopStarted
+from console.boot.words import KEPT, UNSAVED
 from console.cluster.model import Cluster
 from console.services.census import Census, Found, Quick, found_in, read_census, take_census
 from console.services.scripts import purge_argv, remove_argv, stop_argv
@@ -20,12 +21,14 @@ REMOVE = "remove"
 REMOVE_TIMEOUT_S = 30.0
 KILL_MARGIN_S = 20.0  # after the grace the engine kills, and removing takes its own time on a busy node
 
-Collect = Callable[[Sequence[Found]], Awaitable[None]]
+# Saves what containers hold; of those that could not be saved, by id, why.
+Collect = Callable[[Sequence[Found]], Awaitable[Mapping[str, str]]]
 
 
 class Stop:
     """One stop of one deployment (None: of everything of ours). collect: saves what the containers still hold, called
-    after they ended and before they are removed. quick: what a node's probe says is there, which spares a process.
+    after they ended and before they are removed; one that could not be saved is kept, unless `discard_logs`. quick:
+    what a node's probe says is there, which spares a process.
 
     left: what of ours was last seen on each node, of this deployment and of others."""
 
@@ -41,6 +44,7 @@ class Stop:
         collect: Collect | None = None,
         by: str = "",
         quick: Quick | None = None,
+        discard_logs: bool = False,
     ) -> None:
         self._fleet = fleet
         self._cluster = cluster
@@ -51,6 +55,8 @@ class Stop:
         self._collect = collect
         self._by = by
         self._quick = quick
+        self._discard_logs = discard_logs
+        self._kept: dict[str, str] = {}
         self.left: dict[str, tuple[Found, ...] | Absent] = {}
         self.results: dict[str, tuple[str, str]] = {}
         self.found: list[Found] = []
@@ -73,8 +79,7 @@ class Stop:
         heads = [f for f in self.found if f.rank == 0]
         await self._end(STOP_HEAD, heads)
         await self._end(STOP_WORKERS, [f for f in self.found if f.rank != 0])
-        if self._collect is not None and self.found:
-            await self._collect(self.found)
+        await self._save(self.found)
         await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(self.found).items()))
         await self._again(silent)
         self.results = {n.name: self.results[n.name] for n in self._cluster.nodes if n.name in self.results}
@@ -107,8 +112,15 @@ class Stop:
         detail = "" if done.ok else clean_bytes(done.stderr, limit=300)
         self._emit(StepChanged(self._clock.wall(), step, node, "done" if done.ok else "failed", detail))
 
+    async def _save(self, rows: Sequence[Found]) -> None:
+        if self._collect is None or not rows:
+            return
+        unsaved = await self._collect(rows)
+        if not self._discard_logs:
+            self._kept |= unsaved
+
     async def _remove(self, node: str, rows: Sequence[Found]) -> None:
-        ids = [f.id for f in rows]
+        ids = [f.id for f in rows if f.id not in self._kept]
         try:
             left, said = await self._purge(node, ids)
         except TransportError as error:
@@ -123,14 +135,20 @@ class Stop:
         alive = ", ".join(f"{f.name} ({f.status})" for f in ours if f.alive)
         if alive:
             self._result(node, "still_running", f"{alive}{': ' + said if said else ''}")
+        elif kept := [f for f in ours if f.id in self._kept]:
+            why = "; ".join(dict.fromkeys(self._kept[f.id] for f in kept))
+            self._result(node, "stopped", f"{KEPT}{_names(kept)}{UNSAVED}{why}")
         elif ours:
-            self._result(node, "stopped", f"not removed: {', '.join(f'{f.name} ({f.status})' for f in ours)}")
+            self._result(node, "stopped", f"not removed: {_names(ours)}")
         else:
             self._result(node, "stopped", "")
 
     async def _purge(self, node: str, ids: Sequence[str]) -> tuple[tuple[Found, ...] | Absent, str]:
         """Remove containers; what of ours is left then by the engine's own word, and what removing them said."""
         link, cli = self._fleet.link(node), self._cli(node)
+        if not ids:
+            census = await take_census(self._fleet, self._cluster, nodes=[node], timeout=REMOVE_TIMEOUT_S)
+            return census[node], ""
         if self._quick is not None:
             done = await link.run(purge_argv(cli, ids), timeout=REMOVE_TIMEOUT_S)
             rows = await self._quick(node)
@@ -157,8 +175,7 @@ class Stop:
         if not late:
             return
         await self._end(STOP_WORKERS, late)
-        if self._collect is not None:
-            await self._collect(late)
+        await self._save(late)
         self.found += late
         await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(late).items()))
 
@@ -169,6 +186,19 @@ class Stop:
     def _result(self, node: str, result: str, detail: str) -> None:
         self.results[node] = (result, detail)
         self._emit(StopSeen(self._clock.wall(), node, result, detail))
+
+
+def _names(rows: Sequence[Found]) -> str:
+    return ", ".join(f"{f.name} ({f.status})" for f in rows)
+
+
+def kept_in(results: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Nodes whose ended containers were kept, and why."""
+    return {
+        node: detail.partition(UNSAVED)[2]
+        for node, (state, detail) in results.items()
+        if state == "stopped" and detail.startswith(KEPT)
+    }
 
 
 def _last_line(said: bytes) -> str:
@@ -189,9 +219,13 @@ def in_words(results: Mapping[str, tuple[str, str]]) -> str:
         rows = [(node, detail) for node, (s, detail) in results.items() if s == state]
         if not rows:
             continue
-        named = [(node, detail) for node, detail in rows if detail or state != "stopped"]
+        named = [(node, d) for node, d in rows if (d and not d.startswith(KEPT)) or state != "stopped"]
         names = "; ".join(said_of(node, detail) for node, detail in named)
         parts.append(f"{len(rows)} {word} ({names})" if names else f"{len(rows)} {word}")
+    kept = kept_in(results)
+    for why in dict.fromkeys(kept.values()):
+        nodes = ", ".join(node for node, reason in kept.items() if reason == why)
+        parts.append(f"containers kept on {nodes}, because their logs are not saved: {why}")
     nothing = sum(1 for s, _ in results.values() if s == "nothing")
     if not parts:
         return f"nothing of a deployment on {nothing} node{'s' if nothing != 1 else ''}"

@@ -56,8 +56,9 @@ async def stop(
 ) -> tuple[Stop, list[Event]]:
     events: list[Event] = []
 
-    async def collect(rows: Sequence[Any]) -> None:
+    async def collect(rows: Sequence[Any]) -> dict[str, str]:
         log.append(f"collect {len(rows)}")
+        return {}
 
     made = Stop(
         FakeFleet(links), CLUSTER, ManualClock(), events.append, deployment=deployment, grace_s=grace_s, collect=collect
