@@ -28,7 +28,9 @@ def rule_rows(policy: AlarmPolicy) -> list[dict[str, object]]:
         if rule is not None:
             sign = "below" if rule.enter < rule.leave else "above"
             back = "from" if rule.enter < rule.leave else "down to"
-            when = f"{sign} {measure_text(rule.measure, rule.enter)}"
+            if rule.measure == "gpu_latched":  # a yes or no
+                sign, back = "", "when"
+            when = f"{sign} {measure_text(rule.measure, rule.enter)}".strip()
             hold = f" for {rule.hold_s:.0f} s" if rule.hold_s else ""
             clears = f"{back} {measure_text(rule.measure, rule.leave)}{hold}"
             rows.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,3 +239,12 @@ def test_available_memory_alarms_by_its_slope_long_before_its_level() -> None:
     for second in range(40, 80):
         series.add(float(second), left)
     assert seconds_to_empty(series, left, 79.0) == float("inf")
+
+
+def test_the_page_about_watching_lists_every_alarm_as_it_is_set() -> None:
+    from console.cli.cmd_alarms import rule_rows
+
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    for row in rule_rows(AlarmPolicy()):
+        line = f"| `{row['code']}` | {row['severity']} | {row['message']} | {row['when']} | {row['clears']} |"
+        assert line in page
