@@ -15,16 +15,29 @@ _SECRET_NAME: Final = re.compile(
     r"|^(?:key|pat|pwd)$|[_\-.](?:pat|pwd)$",
     re.IGNORECASE,
 )
-# Values that are secret wherever they stand.
-_SECRET_VALUE: Final = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
-    r"|glpat-[A-Za-z0-9_\-]{16,}|nvapi-[A-Za-z0-9_\-]{16,}|xox[abprs]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16}"
-    r"|eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{5,})"
-    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)|(?<=://)[^\s/@:]{16,}(?=@)|(?i:(?<=bearer )[A-Za-z0-9._\-]{8,})"
-    # The path of a webhook is its secret: Slack, Discord, Telegram, Teams.
-    r"|(?<=hooks\.slack\.com/services/)[A-Za-z0-9_\-/]+|(?<=/api/webhooks/)[0-9]+/[A-Za-z0-9_\-]+"
-    r"|(?<=api\.telegram\.org/bot)[0-9]+:[A-Za-z0-9_\-]+|(?<=webhook\.office\.com/)[A-Za-z0-9@_\-/]+"
+# Values that are secret wherever they stand, each looked for only where its hint is. None goes back over what it has
+# read: a token of JSON starts only where its run of characters does.
+_SECRET_VALUES: Final = tuple(
+    (hint, re.compile(shape))
+    for hint, shape in (
+        ("hf_", r"\bhf_[A-Za-z0-9]{16,}"),
+        ("sk-", r"\bsk-[A-Za-z0-9_\-]{16,}"),
+        ("gh", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
+        ("glpat-", r"\bglpat-[A-Za-z0-9_\-]{16,}"),
+        ("nvapi-", r"\bnvapi-[A-Za-z0-9_\-]{16,}"),
+        ("xox", r"\bxox[abprs]-[A-Za-z0-9\-]{10,}"),
+        ("AKIA", r"\bAKIA[0-9A-Z]{16}"),
+        ("eyJ", r"(?<![A-Za-z0-9_\-])eyJ[A-Za-z0-9_\-]{10,}+\.[A-Za-z0-9_\-]{10,}+\.[A-Za-z0-9_\-]{5,}"),
+        ("@", r"(?<=://)(?:[^\s/@:]+:[^\s/@]+|[^\s/@:]{16,})(?=@)"),
+        # The path of a webhook is its secret: Slack, Discord, Telegram, Teams.
+        ("hooks.slack.com/", r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9_\-/]+"),
+        ("/api/webhooks/", r"(?<=/api/webhooks/)[0-9]+/[A-Za-z0-9_\-]+"),
+        ("api.telegram.org/", r"(?<=api\.telegram\.org/bot)[0-9]+:[A-Za-z0-9_\-]+"),
+        ("webhook.office.com/", r"(?<=webhook\.office\.com/)[A-Za-z0-9@_\-/]+"),
+    )
 )
+_NAMES: Final = ("token=", "key=", "secret=", "passw", "credentials=", "signature=", "sig=", "auth=")
+_BEARER: Final = re.compile(r"(?i:(?<=bearer )[A-Za-z0-9._\-]{8,})")
 # Values that are secret by the name before them: in a URL's query, and in an environment as it is printed.
 _NAMED: Final = re.compile(
     r"([?&](?i:[a-z0-9_\-]*(?:token|key|secret|password|passwd|signature|sig|auth))=)[^&\s\"'<>]{4,}"
@@ -43,9 +56,13 @@ def mask_text(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         if len(value) >= 4:
             text = text.replace(value, MASK)
-    if "=" in text:
+    low = text.lower()
+    if "=" in text and any(word in low for word in _NAMES):
         text = _NAMED.sub(_named, text)
-    return _SECRET_VALUE.sub(MASK, text)
+    for hint, shape in _SECRET_VALUES:
+        if hint in text:
+            text = shape.sub(MASK, text)
+    return _BEARER.sub(MASK, text) if "bearer " in low else text
 
 
 def _named(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ _FILE_HINTS: Final = (
     b"hooks.slack", b"/webhooks/", b"api.telegram", b"webhook.office", b"TOKEN=", b"SECRET=", b"PASSWORD=", b"PASSWD=",
     b"KEY=", b"CREDENTIALS=", b"token=", b"key=", b"sig=", b"signature=", b"secret=", b"auth=",
 )  # fmt: skip
+_ARGUMENTS: Final = ("api_key", "api-key", "hf_token", "password", "secret", "token")
 # Older versions print `'api_key': ['...']` in clear in "non-default args"; a Namespace prints `api_key='...'`.
 _ARGUMENT: Final = re.compile(
     r"""((?:api[_-]key|hf_token|password|secret|token)['"]?\s{0,4}[:=]\s{0,4})(\[[^\]]{0,2000}\]?|'[^']{0,2000}'?|"[^"]{0,2000}"?)""",
@@ -36,7 +37,10 @@ def conceal_arguments(line: str) -> str:
         and "Bearer " not in line
     ):
         return line
-    return mask_text(_ARGUMENT.sub(_masked, line))
+    low = line.lower()
+    if any(word in low for word in _ARGUMENTS):
+        line = _ARGUMENT.sub(_masked, line)
+    return mask_text(line)
 
 
 def conceal_bytes(data: bytes) -> bytes:
@@ -48,7 +52,8 @@ def conceal_bytes(data: bytes) -> bytes:
     for at, line in enumerate(lines):
         if any(hint in line for hint in _FILE_HINTS):
             text = line.decode("utf-8", "surrogateescape")
-            lines[at] = mask_text(conceal_arguments(text)).encode("utf-8", "surrogateescape")
+            said = conceal_arguments(text)
+            lines[at] = (said if said != text else mask_text(text)).encode("utf-8", "surrogateescape")
     return b"\n".join(lines)
 
 
