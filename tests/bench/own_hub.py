@@ -21,6 +21,7 @@ from tests.bench.measure import Measure, Unmeasurable
 from tests.bench.own import RECIPE, nightdeck, overridden
 from tests.testbed.host import Host
 
+GUARDS_TOLD_S = 3.0
 MODEL = "deepseek-ai/DeepSeek-V4.1-Flash"
 
 
@@ -91,12 +92,13 @@ async def serving(ground: Ground) -> None:
 
 
 async def settled(ground: Ground) -> None:
-    """A deployment as it is stopped in life: it serves, and what follows a launch (guards, logs) is done."""
+    """A deployment as it is stopped in life: it serves, and what follows a launch (logs read, guards told) is done."""
     await serving(ground)
     opened = hub()
     assert isinstance(opened, ConsoleHub)
     await opened.vigil.guards_stand()
     await _until(opened, lambda s: s.boot is not None and all(r.lines for r in s.boot.ranks), "line of every rank")
+    await asyncio.sleep(GUARDS_TOLD_S)
 
 
 async def launch(ground: Ground) -> float:
