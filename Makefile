@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest
 # Two workers: the bed's tests share one (group "bed"), the rest goes beside them.
 JOBS ?= 2
 
-.PHONY: help setup lab test test-slow test-kill engine-test fuzz check format bench clean
+.PHONY: help setup lab test test-slow test-kill engine-test fuzz fuzz-atheris check format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | column -t -s '|'
@@ -53,6 +53,16 @@ engine-test: setup ## boot a real vLLM (CPU) on the bed; the first run installs 
 
 fuzz: setup ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -n $(JOBS) --dist loadgroup -m 'not slow and not engine and not bed' --timeout 1200 tests
+
+# Coverage-guided, beside the property tests: atheris has wheels for Linux only, so it is no dependency.
+FUZZ_SECONDS ?= 120
+
+fuzz-atheris: setup ## the log reader under atheris for FUZZ_SECONDS (Linux; the first run installs it)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
+	  if command -v uv >/dev/null 2>&1; then uv pip install --quiet --python $(BIN)/python atheris; \
+	  else $(BIN)/python -m pip install --quiet --disable-pip-version-check atheris; fi; } \
+	  || { echo 'atheris does not install here: it has wheels for Linux and some versions of Python only' >&2; exit 1; }
+	$(BIN)/python -m tests.enginelog.fuzz_atheris $(FUZZ_SECONDS) $(VENV)/fuzz/corpus
 
 check: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
