@@ -23,8 +23,7 @@ from console.boot.events import (
     StopEnded,
     StopSeen,
 )
-from console.boot.reduce import GONE
-from console.boot.state import BootState, Phase
+from console.boot.state import GONE, BootState, Phase
 from console.boot.to_json import deployment_json, event_json, stamp
 from console.boot.words import victims_in_words
 from console.cli.out import Out
