@@ -15,11 +15,17 @@ LOW_GIB: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class ReportBoot:
-    """One boot. memory: node -> (seconds since the launch, GiB available at least)."""
+    """One boot. memory: node -> (seconds since the launch, GiB available at least). label, outcome, outcome_why: what
+    the night called it and what it made of it, empty outside a night and for the restored baseline. from_baseline: what
+    its recipe changes in the night's baseline, None where that is not known."""
 
     record: Record
     started_at: float
     memory: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    label: str = ""
+    outcome: str = ""
+    outcome_why: str = ""
+    from_baseline: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -38,18 +44,39 @@ class ReportBoot:
         return self.text("state") or "unknown"
 
     @property
+    def shown_verdict(self) -> str:
+        """The night's word where there is one: a boot that served and was stopped for the next is no stopped one."""
+        word = self.outcome.replace("_", " ")
+        return word if word and word != "failed" else self.verdict
+
+    @property
+    def bad(self) -> bool:
+        return self.verdict == "failed" or self.outcome in ("not_ready", "bad_text")
+
+    @property
     def changed(self) -> tuple[str, ...]:
+        """What it changes in the night's baseline; without one, in the boot before it."""
+        if self.from_baseline is not None:
+            return self.from_baseline
         rows = self.record.summary.get("changed")
         return tuple(str(r) for r in rows) if isinstance(rows, list) else ()
 
     @property
     def cause(self) -> Mapping[str, Any]:
+        """Why it failed. What a boot that served logged while it was stopped is no cause of anything."""
+        if self.number("ready_s") is not None and not self.bad:
+            return {}
         found = self.record.summary.get("cause")
         return found if isinstance(found, Mapping) else {}
 
     @property
     def why(self) -> str:
-        return str(self.cause.get("sentence") or self.text("failed_why"))
+        said = str(self.cause.get("sentence") or self.text("failed_why"))
+        rank, node = self.cause.get("rank"), self.cause.get("node")
+        if not said or self.shown_verdict == "served":
+            return "" if self.outcome == "served" else self.outcome_why
+        named = rank is None or f"rank {rank}" in said.lower()
+        return said if named else f"rank {rank}{f' on {node}' if node else ''}: {said}"
 
     @property
     def lowest_gib(self) -> float | None:
@@ -133,7 +160,8 @@ def headline(report: Report) -> str:
     """The one sentence that somebody reads first."""
     served = sum(1 for b in report.boots if b.number("ready_s") is not None)
     failed = sum(1 for b in report.boots if b.verdict == "failed")
-    text = f"{len(report.boots)} boots: {served} served, {failed} failed"
+    late = sum(1 for b in report.boots if b.outcome == "not_ready")
+    text = f"{len(report.boots)} boots: {served} served, {failed} failed{f', {late} not ready in time' if late else ''}"
     if not report.night:
         return text + "."
     if report.night.get("phase") != "done":

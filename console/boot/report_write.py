@@ -12,7 +12,7 @@ from console.boot.report import Duel, Report, ReportBoot, duels, headline, level
 from console.boot.spread import Spread
 from console.boot.svg import memory_chart, stage_chart
 
-_HEADS: Final = ("boot", "started UTC", "recipe", "what changed", "verdict", "ready", "lowest free", "tokens/s")
+_HEADS: Final = ("boot", "started UTC", "what", "what changed", "verdict", "ready", "lowest free", "tokens/s")
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5b6570;--paper:#fff;--rule:#d8dee4;--low:#c2410c;--line:#9aa4af}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa4af;--paper:#14171b;--rule:#2d333b;--low:#fb923c;
@@ -23,7 +23,7 @@ h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .4rem;border-bot
 h3{font-size:1rem;margin:1.4rem 0 .2rem}p.lead{font-size:1.05rem}p.soft,small{color:var(--soft)}
 table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);font-weight:600}
 td,th{padding:.25rem .5rem;border-bottom:1px solid var(--rule);vertical-align:top}td.n,th.n{text-align:right;
-white-space:nowrap}table.small{width:auto}
+white-space:nowrap}table.small{width:auto}td:nth-child(2){white-space:nowrap}
 code,pre{font:12.5px/1.45 ui-monospace,monospace}pre{white-space:pre-wrap;word-break:break-word;border-left:3px solid
 var(--rule);padding-left:.7rem;margin:.4rem 0}.bad{color:var(--low);font-weight:600}
 svg{width:100%;height:auto;margin:.4rem 0}svg .grid{stroke:var(--rule)}svg .mark{stroke:var(--soft);stroke-dasharray:3}
@@ -43,7 +43,7 @@ def markdown(report: Report) -> str:
         out += ["|" + "---|" * len(heads)]
         out += ["| " + " | ".join(_md(c) for c in _duel(d)) + " |" for d in found]
     for boot in report.boots:
-        out += ["", f"## {boot.name}: {_md(boot.record.recipe_slug)}, {_md(boot.verdict)}", ""]
+        out += ["", f"## {boot.name}: {_md(_named(boot))}, {_md(boot.shown_verdict)}", ""]
         out += [f"- changed: `{line.replace('`', chr(39))}`" for line in boot.changed]
         if boot.why:
             out.append(f"- why: {_md(boot.why)}")
@@ -55,7 +55,8 @@ def markdown(report: Report) -> str:
                 "```",
                 "",
             ]
-        out += [f"- {_md(k)}: {v:.1f} s" for k, v in boot.stages.items()]
+        if stages := [f"{_md(k)} {v:.1f} s" for k, v in boot.stages.items() if v >= 0.05]:
+            out.append(f"- stages: {', '.join(stages)}")
         out += [f"- {n} at once: {_words(s)} tokens/s" for n, s in levels(boot.record.measure).items()]
         if boot.text("smoke_text"):
             out += ["", f"> {_md(boot.text('smoke_text').strip())}"]
@@ -88,7 +89,7 @@ def html(report: Report) -> str:
             _HEADS,
             [_cells(b) for b in report.boots],
             numbers=(5, 6, 7),
-            bad=[b.verdict == "failed" for b in report.boots],
+            bad=[b.bad for b in report.boots],
         ),
         _titled("Stage times", stage_chart([(b.name, b.stages) for b in report.boots])),
     ]
@@ -107,8 +108,8 @@ def html(report: Report) -> str:
 
 def _boot_html(boot: ReportBoot) -> list[str]:
     e = escape
-    bad = ' class="bad"' if boot.verdict == "failed" else ""
-    out = [f"<h2>{e(boot.name)}: {e(boot.record.recipe_slug)}, <span{bad}>{e(boot.verdict)}</span></h2>"]
+    bad = ' class="bad"' if boot.bad else ""
+    out = [f"<h2>{e(boot.name)}: {e(_named(boot))}, <span{bad}>{e(boot.shown_verdict)}</span></h2>"]
     if boot.changed:
         out.append("<pre>" + e("\n".join(boot.changed)) + "</pre>")
     if boot.why:
@@ -131,6 +132,11 @@ def _boot_html(boot: ReportBoot) -> list[str]:
     if boot.text("note"):
         out.append(f"<p>Note: {e(boot.text('note'))}</p>")
     return out
+
+
+def _named(boot: ReportBoot) -> str:
+    slug = boot.record.recipe_slug
+    return f"{boot.label} ({slug})" if boot.label and boot.label != slug else slug
 
 
 def _titled(title: str, chart: str) -> str:
@@ -163,9 +169,9 @@ def _cells(boot: ReportBoot) -> list[str]:
     return [
         str(boot.record.number),
         datetime.fromtimestamp(boot.started_at, UTC).strftime("%m-%d %H:%M"),
-        boot.record.recipe_slug,
-        "; ".join(boot.changed) or "nothing",
-        boot.verdict,
+        boot.label or boot.record.recipe_slug,
+        "; ".join(boot.changed) or ("nothing" if boot.from_baseline is None else "the baseline's recipe"),
+        boot.shown_verdict,
         "n/a" if ready is None else f"{ready:.0f} s",
         "n/a" if low is None else f"{low:.1f} GiB",
         "n/a" if rate is None else f"{rate:.1f}",

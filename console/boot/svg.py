@@ -116,6 +116,8 @@ def _nice(value: float) -> float:
 
 
 def _clock(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s" if seconds else "0"
     s = round(seconds)
     if s >= 3600:
         return f"{s // 3600}:{s % 3600 // 60:02}:{s % 60:02}"

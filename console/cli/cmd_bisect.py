@@ -36,7 +36,16 @@ def bisect(args: argparse.Namespace, world: World, out: Out) -> int:
     if out.as_json:
         culprit = trial.search.culprit
         recipe = None if trial.recipe is None else str(trial.recipe)
-        out.data({"schema": 1, "culprit": culprit, "recipe": recipe, **asdict(trial.search)})
+        out.data(
+            {
+                "schema": 1,
+                "culprit": culprit,
+                "changed": trial.changed or None,
+                "recipe": recipe,
+                "warning": trial.warning or None,
+                **asdict(trial.search),
+            }
+        )
     else:
         _tell(trial, out)
     return ExitCode.DONE
@@ -44,12 +53,16 @@ def bisect(args: argparse.Namespace, world: World, out: Out) -> int:
 
 def _tell(trial: Trial, out: Out) -> None:
     search = trial.search
+    if trial.warning:
+        out.say(trial.warning)
     out.line(f"from {search.good} (good) to {search.bad} (bad): {len(search.units)} changes")
     for verdict, units in search.history:
         out.line(f"  {verdict:<5} with {', '.join(units)}")
     if search.culprit is not None:
         rest = f", together with {', '.join(search.base)}" if search.base else ""
         out.line(f"it is: {search.culprit}{rest}")
+        if trial.changed:
+            out.line(f"  {trial.changed}")
         return
     if search.base:
         out.line(f"  harmless so far: {', '.join(search.base)}")

@@ -62,7 +62,7 @@ class BootIndex:
             if identity is None:
                 continue
             number, recipe, opened_at = identity
-            live = row[1].get("state") not in OVER and is_held(Path(path))
+            live = str(row[1].get("state")) not in OVER and is_held(Path(path))
             entry = BootEntry(name, number, recipe, opened_at, Path(path), row[1], row[2], live)
             found.append((-number, name, Listed(entry, Marks(row[3], row[4]))))
         if changed or len(rows) < len(known):

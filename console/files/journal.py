@@ -85,8 +85,12 @@ class Journal:
                 path.mkdir(mode=0o700)
             except OSError as error:
                 raise trouble("cannot be made", path, error) from error
-            write_whole(self.root / _COUNTER, str(max(number, self._highest())).encode())
-            return BootFolder(path, number, secrets=secrets)
+            try:
+                write_whole(self.root / _COUNTER, str(max(number, self._highest())).encode())
+                return BootFolder(path, number, secrets=secrets)
+            except NightdeckError:
+                shutil.rmtree(path, ignore_errors=True)  # a full disk leaves no boot that never was
+                raise
 
     def next_number(self, *, above: int = 0) -> int:
         """The number that the next boot would get; `open_boot` is what takes it. An `above` that would soon leave no

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from console.boot.bisect_model import Bisect, answer, begin, between, changes_be
 from console.files.archive import read_json
 from console.files.atomic import trouble, write_whole
 from console.files.boot_index import BootIndex
+from console.files.journal import BootEntry
+from console.recipe.diff import diff_recipes
 from console.recipe.model import Recipe
 from console.recipe.override import unmasked, with_source
 from console.services.compare import recipe_as_run
@@ -23,10 +25,13 @@ GetRecipe = Callable[[str], Recipe]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What stands now. recipe: the folder's recipe.toml to launch, None once the search is over."""
+    """What stands now. recipe: the folder's recipe.toml to launch, None once the search is over. changed: what the
+    culprit changed, as `--max-num-seqs 8 -> 16`. warning: the boot that was called bad failed in another way."""
 
     search: Bisect
     recipe: Path | None
+    changed: str = ""
+    warning: str = ""
 
 
 class Bisecting:
@@ -52,11 +57,30 @@ class Bisecting:
         return self._keep(search)
 
     def verdict(self, word: str) -> Trial:
-        return self._keep(answer(self._read(), word))
+        before = self._read()
+        trial = self._keep(answer(before, word))
+        return replace(trial, warning=self._other_way(before)) if word == "bad" else trial
 
     def status(self) -> Trial:
-        search = self._read()
-        return Trial(search, self._file(search) if search.culprit is None else None)
+        return self._trial(self._read())
+
+    def _trial(self, search: Bisect) -> Trial:
+        if search.culprit is None:
+            return Trial(search, self._file(search))
+        good, bad = self._recipe(search.good), self._recipe(search.bad)
+        lines = [c.line for c in diff_recipes(good, between(good, bad, (search.culprit,)))]
+        return Trial(search, None, "; ".join(lines))
+
+    def _other_way(self, search: Bisect) -> str:
+        """A trial that fails for a reason of its own says nothing of the change that is looked for."""
+        bad = self._index.find(search.bad).entry
+        last = next((r.entry for r in self._index.boots() if r.entry.recipe == bad.recipe), bad)
+        first, now = _cause(bad), _cause(last)
+        if last.id == bad.id or not first or not now or first == now:
+            return ""
+        return (
+            f"boot {last.number} failed in another way ({now}) than boot {bad.number} ({first}): is it the same fault?"
+        )
 
     def reset(self) -> None:
         (self._folder / STATE).unlink(missing_ok=True)
@@ -74,7 +98,6 @@ class Bisecting:
 
     def _keep(self, search: Bisect) -> Trial:
         """Write the recipe first, then the state that names it."""
-        path = None
         if search.culprit is None:
             path = self._file(search)
             recipe = between(self._recipe(search.good), self._recipe(search.bad), (*search.base, *search.trying))
@@ -94,7 +117,7 @@ class Bisecting:
                 raise trouble("cannot be made", path.parent, error) from error
             write_whole(path, with_source(clear, comment).source.encode("utf-8", "replace"))
         write_whole(self._folder / STATE, json.dumps(asdict(search), indent=1).encode())
-        return Trial(search, path)
+        return self._trial(search)
 
     def _clear(self, recipe: Recipe) -> tuple[Recipe, list[str]]:
         try:
@@ -111,6 +134,11 @@ class Bisecting:
             return _bisect(row)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{STATE} is damaged", remedy="`nightdeck bisect reset`") from error
+
+
+def _cause(entry: BootEntry) -> str:
+    cause = entry.summary.get("cause")
+    return str(cause.get("class") or "") if isinstance(cause, dict) else ""
 
 
 def _bisect(row: dict[str, Any]) -> Bisect:

@@ -27,6 +27,7 @@ from console.files.journal import read_events
 from console.plan.model import Plan
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
+from console.services.disk_queue import DiskQueue
 from console.services.series import METRICS
 from console.services.tail import stamp_of
 from console.telemetry.sample import Sample
@@ -46,7 +47,7 @@ TELEMETRY: Final = "telemetry.jsonl"
 
 
 class Keeper:
-    """Nothing here raises for the disk; the first failure is told, and the rest is dropped.
+    """Nothing here raises for the disk; a failure is told, and what could not be written is tried again.
 
     before: the summary that an earlier console of this machine left of this boot. cluster: its name, for the row."""
 
@@ -58,9 +59,11 @@ class Keeper:
         *,
         before: Mapping[str, Any] | None = None,
         cluster: str = "",
+        told: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._folder = folder if isinstance(folder, BootFolder) else None
         self._path = folder.path if isinstance(folder, BootFolder) else folder
+        self._queue = DiskQueue(self._folder, told) if self._folder is not None else None
         self._thread = thread
         self._failed = failed
         self._before = before or {}
@@ -85,16 +88,16 @@ class Keeper:
         """False where another console of this machine writes this boot, or the disk refused."""
         return self._folder is not None and not self._broken
 
-    def _do(self, work: Callable[[BootFolder], None]) -> None:
-        folder = self._folder
-        if folder is None or self._broken or self._closed:
+    def _do(self, work: Callable[[BootFolder], None], size: int = 500) -> None:
+        queue = self._queue
+        if queue is None or self._broken or self._closed:
             return
 
         def guarded() -> None:
             if self._broken:
                 return
             try:
-                work(folder)
+                queue.do(work, size)
             except Exception as error:  # noqa: BLE001 - nobody waits for this: what is not told here is told nowhere
                 self._broken = True
                 self._failed(error)
@@ -137,7 +140,7 @@ class Keeper:
         data = b"\n".join(lines) + b"\n"
         if self._folder is None and lines:
             self._newest[rank] = stamp_of(lines[-1])
-        self._do(lambda folder: folder.append_log(rank, data))
+        self._do(lambda folder: folder.append_log(rank, data), len(data))
 
     def guard(self, rank: int, text: str) -> None:
         self._do(lambda folder: folder.append_guard(rank, text))
@@ -205,9 +208,12 @@ class Keeper:
             self._do(lambda folder: folder.write_summary(row))
 
     def flush(self) -> None:
-        """Wait until all that was asked is on the disk itself. Blocks; TimeoutError after 30 s."""
+        """Wait until all that was asked is on the disk itself. Blocks; TimeoutError after 30 s, or where the disk
+        refuses."""
         self._do(lambda folder: folder.sync())
         self._thread.submit(lambda: None).result(timeout=30)
+        if self._broken or (self._queue is not None and self._queue.stuck):
+            raise TimeoutError
 
     def unsaved(self) -> str:
         """Why the logs that were given here are not on the disk itself; empty where they are. Blocks for seconds."""
@@ -245,14 +251,23 @@ class Keeper:
     def close(self) -> None:
         for line in self._windows.rest():
             self._telemetry_line(line)
-
-        def work(folder: BootFolder) -> None:
-            folder.close()
-            if self._telemetry is not None:
-                self._telemetry.close()
-
-        self._do(work)
         self._closed = True
+        self._thread.submit(self._end)
+
+    def _end(self) -> None:
+        """In the ledger's thread: what waits for the disk once more, and the folder's lock given up in any case."""
+        try:
+            if self._queue is not None:
+                self._queue.last()
+        finally:
+            try:
+                if self._folder is not None:
+                    self._folder.close()
+            except NightdeckError as error:
+                self._failed(error)
+            finally:
+                if self._telemetry is not None:
+                    self._telemetry.close()
 
 
 def _newest_in(folder: Path, rank: int) -> bytes:

@@ -67,7 +67,9 @@ class Ledger:
         held = self._keepers.get(deployment)
         if held is None or held.path is None:  # a disk that had no room for a folder may have it now
             folder, before = self._open(deployment, number, recipe, now)
-            held = Keeper(folder, self._thread, self._fail, before=before, cluster=self.cluster)
+            held = Keeper(
+                folder, self._thread, self._fail, before=before, cluster=self.cluster, told=lambda text: self.told(text)
+            )
             self._keepers[deployment] = held
         held.add_secrets(secrets)
         return held
@@ -312,7 +314,7 @@ def summary_row(listed: Listed) -> BootSummary:
         recipe=entry.recipe,
         started_at=_number(row.get("started_at")) or entry.opened_at,
         state=str(row.get("state") or UNKNOWN),
-        changed=tuple(str(c) for c in row.get("changed") or ()),
+        changed=tuple(str(c) for c in changed) if isinstance(changed := row.get("changed"), list) else (),
         cause=str(sentence or entry.trouble or ""),
         ready_s=_number(row.get("ready_s")),
         stages={str(k): float(v) for k, v in stages.items() if _number(v) is not None}

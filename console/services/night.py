@@ -38,11 +38,13 @@ from console.files.atomic import DiskError
 from console.services.hub import ControlsView, HubApi
 from console.services.lease import LeaseHeld, LeaseImpossible, LeaseTaken
 from console.services.night_clients import Clients
-from console.services.night_plan import Plan, not_ready, plan_json
+from console.services.night_plan import Plan, not_ready, plan_json, shown_recipe
 
 BEAT_S: Final = 1.0
 STOP_GRACE_S: Final = 30.0
 EXPLAIN_S: Final = 20.0
+# The first cause is found over all ranks, and may be found again as their last lines come.
+CAUSE_BEATS: Final = 3
 # Two tries at what everybody expects to find in the morning.
 RESTORE_TRIES: Final = 2
 # Lines of the log that wait for room on the disk.
@@ -210,7 +212,7 @@ class NightRunner:
 
     async def _trial(self, run: Run) -> None:
         self._waiting = ""
-        self._set(began(self.night, run), f"run {run.number}: {run.label} ({run.recipe})")
+        self._set(began(self.night, run), f"run {run.number}: {run.label} ({shown_recipe(run.recipe)})")
         started = self._clock.wall()
         result = await self._outcome(run, started, self._plan.rules)
         if self._taken_by():  # nothing is stopped any more: it may be another's by now
@@ -274,9 +276,11 @@ class NightRunner:
         """A failed boot with its cause: every rank's end is waited for before the first is named, and stopping it now
         would leave the reason as `exit code 1`."""
         limit = self._clock.wall() + EXPLAIN_S
-        while state.phase is BootPhase.FAILED and state.cause is None and self._clock.wall() < limit:
+        stood = 0
+        while state.phase is BootPhase.FAILED and stood < CAUSE_BEATS and self._clock.wall() < limit:
             await self._pause(BEAT_S)
-            state = self._find(state)
+            before, state = state.cause, self._find(state)
+            stood = stood + 1 if state.cause is not None and state.cause == before else 0
         return state
 
     def _find(self, state: BootState) -> BootState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from console.boot.night_model import Result, Rules, Run
@@ -32,10 +33,24 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
+def shown_recipe(recipe: str) -> str:
+    """A recipe's name; one that a step's changes made is a file of the night's own."""
+    path = Path(recipe)
+    return f"{path.parent.name}, changed" if path.name == "recipe.toml" else recipe
+
+
+def _cause(state: BootState) -> str:
+    cause = state.cause
+    if cause is None:
+        return ""
+    named = cause.rank is None or f"rank {cause.rank}" in cause.sentence.lower()
+    rank = "" if named else f"rank {cause.rank}{f' on {cause.node}' if cause.node else ''}: "
+    return f"{rank}{cause.sentence}"
+
+
 def not_ready(base: Result, state: BootState, word: str, *, stopped: bool) -> Result:
     if state.phase.over:
-        cause = state.cause.sentence if state.cause is not None else ""
-        why = cause or state.failed_why or "it was stopped by somebody else"
+        why = _cause(state) or state.failed_why or "it was stopped by somebody else"
         return replace(base, outcome="failed", why=why)
     if stopped:
         return replace(base, outcome="cut", why="the operator stopped the night")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from console.boot.report_write import html, markdown
 from console.files.archive import read_lines
 from console.files.atomic import trouble, write_whole
 from console.files.boot_index import BootIndex, Listed
+from console.recipe.diff import diff_recipes
+from console.recipe.model import Recipe
 from console.services.compare import record_of
 from console.services.keeper import TELEMETRY
 
@@ -39,11 +42,32 @@ def report_since(index: BootIndex, since: float, now: float) -> Report:
 
 
 def _report(title: str, rows: Sequence[Listed], begin: float, end: float, night: Mapping[str, Any]) -> Report:
-    boots = tuple(sorted((_boot(b) for b in rows), key=lambda b: b.record.number))
+    results = [r for r in night.get("results") or () if isinstance(r, dict)]
+    said = {r["boot"]: r for r in results if isinstance(r.get("boot"), int)}
+    boots = tuple(sorted((_boot(b, said.get(b.entry.number, {})) for b in rows), key=lambda b: b.record.number))
+    base = _baseline(boots, night)
+    if base is not None:
+        boots = tuple(replace(b, from_baseline=_changes(base, b.record.recipe)) for b in boots)
     return Report(title, begin, end, boots, night)
 
 
-def _boot(listed: Listed) -> ReportBoot:
+def _baseline(boots: Sequence[ReportBoot], night: Mapping[str, Any]) -> Recipe | None:
+    """The recipe of the night's baseline as it was run: of a run measured against, else of the one restored."""
+    of_runs = {r.get("boot") for r in night.get("results") or () if isinstance(r, dict) and r.get("role") == "baseline"}
+    for boot in boots:
+        if boot.record.number in of_runs:
+            return boot.record.recipe
+    rules = night.get("rules")
+    name = rules.get("baseline") if isinstance(rules, dict) else None
+    restored = [b for b in boots if name and not b.label and b.record.recipe_slug == name]
+    return restored[-1].record.recipe if restored else None
+
+
+def _changes(base: Recipe, recipe: Recipe | None) -> tuple[str, ...] | None:
+    return None if recipe is None else tuple(change.line for change in diff_recipes(base, recipe))
+
+
+def _boot(listed: Listed, result: Mapping[str, Any]) -> ReportBoot:
     record = record_of(listed)
     started = record.summary.get("started_at")
     at = float(started) if isinstance(started, (int, float)) else listed.entry.opened_at
@@ -52,7 +76,14 @@ def _boot(listed: Listed) -> ReportBoot:
         pair, when, node = row.get("mem_available"), row.get("at"), row.get("node")
         if isinstance(pair, list) and pair and isinstance(pair[0], (int, float)) and isinstance(when, (int, float)):
             series.setdefault(str(node), []).append((max(0.0, when - at), pair[0] / 2**30))
-    return ReportBoot(record, at, {node: _thin(sorted(points)) for node, points in sorted(series.items())})
+    return ReportBoot(
+        record,
+        at,
+        {node: _thin(sorted(points)) for node, points in sorted(series.items())},
+        label=str(result.get("label") or ""),
+        outcome=str(result.get("outcome") or ""),
+        outcome_why=str(result.get("why") or ""),
+    )
 
 
 def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

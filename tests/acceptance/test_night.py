@@ -101,7 +101,7 @@ def test_six_boots_three_failures_and_a_lost_terminal(deck: Deck, tmp_path: Path
     code, status = deck.run("status")
     assert (code, status.deployment["state"], status.deployment["recipe"]) == (0, "ready", RECIPE)
     assert len(deck.left_over()) == 8
-    out = Path(os.environ.get("NIGHTDECK_TEST_REPORT", tmp_path / "report"))
+    out = tmp_path / "report"
     assert deck.run("report", "-o", str(out))[0] == 0
     text = (out / "report.md").read_text()
     for label in ("as it is", "damaged shard", "16 sequences", "hangs", "killed", "8 sequences"):

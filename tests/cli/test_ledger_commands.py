@@ -105,7 +105,7 @@ def test_two_boots_compared_measured_and_kept(small: Callable[..., Ran], tmp_pat
     begun = run("--json", "bisect", "1", "2").json
     assert begun["culprit"] == "flag --max-num-seqs" and begun["recipe"] is None
     assert run("bisect", "1", "2").code == 2
-    assert "it is: flag --max-num-seqs" in run("bisect").out
+    assert "it is: flag --max-num-seqs\n  --max-num-seqs 8 -> 16\n" in run("bisect").out
     assert run("bisect", "reset").code == 0 and run("bisect").code == 2
 
     assert run("boots", "prune", "--keep", "1").out.startswith("0 removed")  # both are marked

@@ -1,0 +1,70 @@
+"""What could not be written yet: kept in order until the disk takes it again, so that a full disk costs no line."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from console.base.errors import NightdeckError
+from console.files.boot_folder import BootFolder
+
+# Memory that a full disk may cost: a night's events, and what eight ranks log in an hour or so.
+MOST_BYTES: Final = 64 << 20
+MOST_ITEMS: Final = 50_000
+
+Work = Callable[[BootFolder], None]
+
+
+class DiskQueue:
+    """Work on one boot's folder, done in order in the ledger's thread. told: hears once that the disk refuses, and once
+    that it takes everything again, or what was lost."""
+
+    def __init__(self, folder: BootFolder, told: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._told = told
+        self._waiting: deque[tuple[Work, int]] = deque()
+        self._bytes = 0
+        self._overflowed = False
+
+    @property
+    def stuck(self) -> bool:
+        """The disk refused, and what waits is in memory alone."""
+        return bool(self._waiting)
+
+    def do(self, work: Work, size: int) -> None:
+        """Never raises for the disk. size: bytes that holding it back costs."""
+        try:
+            self._catch_up()
+            work(self._folder)
+        except NightdeckError as error:
+            if not self._waiting:
+                self._told(f"this boot is not kept on disk for now; it is held in memory and tried again: {error}")
+            self._hold(work, size)
+
+    def last(self) -> None:
+        """The console ends: one more try, and the word where it fails."""
+        try:
+            self._catch_up()
+        except NightdeckError as error:
+            self._told(f"{len(self._waiting)} writes of this boot are lost with this console: {error}")
+            self._waiting.clear()
+
+    def _catch_up(self) -> None:
+        if not self._waiting:
+            return
+        while self._waiting:
+            work, size = self._waiting[0]
+            work(self._folder)
+            self._waiting.popleft()
+            self._bytes -= size
+        lost = ", but not all that came meanwhile" if self._overflowed else "; nothing was lost"
+        self._told(f"this boot is kept on disk again{lost}")
+        self._overflowed = False
+
+    def _hold(self, work: Work, size: int) -> None:
+        if len(self._waiting) >= MOST_ITEMS or self._bytes + size > MOST_BYTES:
+            self._overflowed = True  # the nodes have their logs; the next console reads them from there
+            return
+        self._waiting.append((work, size))
+        self._bytes += size
