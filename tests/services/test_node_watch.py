@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import json
 import zlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 from console.cluster.model import Node
 from console.services import node_watch
-from console.services.node_watch import FAULT, NodeWatch
+from console.services.node_watch import FAULT, QUIET, NodeWatch
+from console.telemetry.frames import Frame, FrameReader
+from console.telemetry.freshness import LATE_S, LOST_S
 from console.telemetry.sample import Sample
 from console.transport.base import Completed
 from tests.services.fakes import FakeLink, FakeStream, ManualClock
@@ -53,3 +56,42 @@ async def test_a_node_stays_watched_when_its_listener_fails(monkeypatch: pytest.
     )
     assert troubles[1] == ("", ""), "the next sample takes it back"
     assert len(heard) >= 2
+
+
+class Silent(FakeStream):
+    """Says what it has, and then nothing more, as a node whose cable was pulled."""
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        async for piece in super().blocks():
+            yield piece
+        await asyncio.Event().wait()
+
+
+async def test_a_node_that_went_quiet_is_told_of_once_when_it_is_lost_and_taken_back() -> None:
+    clock = ManualClock()
+    heard = asyncio.Event()
+    troubles: list[tuple[str, str]] = []
+    link = FakeLink("dgx1", streams=[Silent([line(1)], Completed(0, b"", b""))])
+    watch = NodeWatch(
+        Node("dgx1", "dgx1"), link, b"", clock,
+        heard=lambda _: heard.set(), trouble_changed=lambda *said: troubles.append(said),
+    )  # fmt: skip
+    watch.overdue(clock.now)
+    assert troubles == [], "a node that never answered is another matter"
+    task = asyncio.create_task(watch.run())
+    try:
+        async with asyncio.timeout(20):
+            await heard.wait()
+        for passed, told in ((LATE_S, 0), (LOST_S - 0.1, 0), (LOST_S, 1), (LOST_S + 1, 1)):
+            watch.overdue(clock.now + passed)
+            assert len(troubles) == told, passed
+        word, why = troubles[0]
+        assert word == QUIET and "not broken" in why and "dead" not in why
+        view = watch.view(clock.now + LOST_S + 1, 3)
+        assert (view.state, view.trouble, view.rank) == ("lost", QUIET, 3)
+        watch._take(next(f for f in FrameReader().feed(line(2)) if isinstance(f, Frame)))
+        assert troubles[1:] == [("", "")]
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
