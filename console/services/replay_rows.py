@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.base.errors import NightdeckError, UsageError
+from console.base.text import clean_line
 from console.cluster.model import Cluster, Node
 from console.cluster.parse import parse_cluster
 from console.enginelog.board import BoardTracker
@@ -53,9 +54,20 @@ def recording(path: Path) -> Source:
                 and isinstance(line[0], (int, float))
                 and isinstance(line[1], str)
             ):
-                yield float(line[0]), line[1], line[2:]
+                values = line[2:]
+                if line[1] == "log" and len(values) == 2 and isinstance(values[1], list):
+                    values[1] = [clean for row in values[1] if (clean := _clean(row)) is not None]
+                yield float(line[0]), line[1], values
 
     return Source(path.name, cluster, float(started), rows)
+
+
+def _clean(row: Any) -> tuple[Any, ...] | None:
+    """A line of a log as a file has it, made safe to draw; None for what is none."""
+    if not isinstance(row, list) or len(row) != 7 or not all(isinstance(row[i], (int, float)) for i in (0, 2, 3)):
+        return None
+    rank, node, index, at, *words = row
+    return (rank, clean_line(str(node)), index, at, *(clean_line(str(w)) for w in words))
 
 
 def boot(path: Path) -> Source:
@@ -106,11 +118,12 @@ def _telemetry(path: Path, started: float) -> Iterator[Row]:
 
 
 def _log(file: Path, rank: int, node: str, world: int, deployment: str, started: float) -> Iterator[Row]:
-    """Lines of one rank; a line without a stamp keeps the place of the one before."""
+    """Lines of one rank, clean as the engine's reader makes them; one without a stamp keeps the place of the one
+    before. Tuples of words and figures, which cost the collector of garbage nothing however many they are."""
     board = BoardTracker(world, frozenset())
     last = 0.0
     for block in (b[i : i + _PIECE] for b in read_log(file) for i in range(0, len(b), _PIECE)):
-        rows: list[list[Any]] = []
+        rows: list[tuple[Any, ...]] = []
         at = last
         for record in board.feed(rank, block):
             stamp = record.docker_at if record.docker_at is not None else started + last
@@ -119,7 +132,7 @@ def _log(file: Path, rank: int, node: str, world: int, deployment: str, started:
                 if rows:
                     yield at, "log", [deployment, rows]
                 rows, at = [], last
-            rows.append([rank, node, record.index, stamp, record.level or "", record.process or "", record.text])
+            rows.append((rank, node, record.index, stamp, record.level or "", record.process or "", record.text))
         if rows:
             yield at, "log", [deployment, rows]
 

@@ -153,20 +153,21 @@ class ReplayWorld:
             self.log.extend(self._numbered(self._lines.get(newest or "", [])))
 
     def _log_rows(self, now: float, deployment: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Lines that a source has made clean. Those of the deployment on show get their place in the store at once."""
         fresh: list[LogLine] = []
+        seq = self.log.next_seq
         for rank, node, index, at, level, process, text in rows:
-            if index <= self._held.get((deployment, rank), (-1, 0.0))[0]:
+            key = (deployment, rank)
+            if index <= self._held.get(key, (-1, 0.0))[0]:
                 continue
-            self._held[(deployment, rank)] = (index, self._source.started + now)
-            fresh.append(
-                LogLine(0, int(rank), str(node), int(index), float(at), str(level), str(process), clean_line(str(text)))
-            )
+            self._held[key] = (index, self._source.started + now)
+            fresh.append(LogLine(seq + len(fresh), int(rank), node, int(index), float(at), level, process, text))
         held = self._lines.setdefault(deployment, [])
         held += fresh
         if len(held) > LINES + LINES // 10:
             del held[:-LINES]
         if deployment == self.show:
-            self.log.extend(self._numbered(fresh))
+            self.log.extend(fresh)
 
     def _numbered(self, lines: Sequence[LogLine]) -> list[LogLine]:
         seq = self.log.next_seq

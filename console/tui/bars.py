@@ -9,6 +9,7 @@ from textual import events
 from textual.message import Message
 
 from console.base.absent import Absent
+from console.boot.state import Phase
 from console.services.hub import Snapshot
 from console.telemetry.trend import Lowest
 from console.tui.actions import Action, bar_sign
@@ -61,7 +62,8 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         parts.append((6, [(f" {safe(boot.recipe, limit=32)}", "text")]))
         parts.append((1, [("  ", "text"), phase_span(boot, glyphs)]))
         if not boot.phase.over and boot.ready_at is None:
-            parts.append((3, [(f" {frontier(boot)}", "active")]))
+            if boot.phase is not Phase.SERVING_BAD:
+                parts.append((3, [(f" {frontier(boot)}", "active")]))
             elapsed = now - boot.launched_at
             late = elapsed > boot.deadline_s
             parts.append((2, [(f"   {clock_span(elapsed)}", "bad bold" if late else "strong")]))

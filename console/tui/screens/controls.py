@@ -17,6 +17,7 @@ CHOICES = (
     Choice("hold", "Hold them", "H", "primary"),
     Choice("ask", "Ask for them", "A", "primary"),
     Choice("release", "Let them go", "G", "primary"),
+    Choice("withdraw", "Withdraw", "W", "primary"),
     Choice("take", "Take over", "T", "error"),
 )
 
@@ -28,7 +29,7 @@ def open_choices(controls: ControlsView) -> tuple[str, ...]:
     return {
         "free": ("hold",),
         "other": ("ask", "take"),
-        "asking": ("release", "take"),
+        "asking": ("withdraw", "take"),
         "taken": ("ask", "take"),
     }.get(controls.state, ())
 

@@ -129,6 +129,8 @@ class DeploymentActions(Screen[None]):
                 self.run_job("controls", _awaited(hub.hold_controls()), lambda _: "the controls are yours")
             elif answer == "release":
                 self.run_job("controls", _awaited(hub.release_controls()), lambda _: "the controls are let go")
+            elif answer == "withdraw":
+                self.run_job("controls", _awaited(hub.release_controls()), lambda _: "the request is withdrawn")
             elif answer == "ask":
                 self.run_job("controls", _awaited(hub.ask_controls()), asked)
             elif answer == "take":

@@ -146,8 +146,9 @@ class MainScreen(LookActions):
         controls = controls_alert(snapshot.controls, key, self.glyphs)
         alarm = alert_line(snapshot.alarms, now, self.glyphs)
         line = self.query_one("#alert", Lines)
-        line.display = bool(controls or alarm)
         width = self.size.width
+        cramped = snapshot.replay is not None and width < STACK_COLUMNS  # the replay's own bar tells what happened
+        line.display = bool(controls or alarm) and not cramped
         if controls and alarm and line_width((*controls, *alarm)) > width and width < STACK_COLUMNS:
             line.styles.height = 2
             line.set_lines(clip(controls, width), clip(alarm, width))
