@@ -260,6 +260,34 @@ async def test_the_terminal_gets_the_bell_and_a_broken_one_is_told() -> None:
     assert "no terminal" in await send(TerminalWay("bell", broken, style="off", env={}), ALARM)
 
 
+@pytest.mark.parametrize(
+    ("said", "rings", "why"),
+    [("echo off", True, "allow-passthrough on"), ("echo on", False, ""), ("echo unknown >&2; exit 1", False, "")],
+)
+async def test_what_tmux_would_swallow_rings_the_bell_and_is_told(
+    tmp_path: Path, said: str, rings: bool, why: str
+) -> None:
+    tmux = tmp_path / "tmux"
+    tmux.write_text(f"#!/bin/sh\n{said}\n")
+    tmux.chmod(0o755)
+    env = {"TMUX": "/tmp/tmux-0/default,1,0", "PATH": f"{tmp_path}:/usr/bin:/bin", "TERM": "tmux-256color"}
+    written: list[str] = []
+    answer = await send(TerminalWay("terminal", written.append, style="osc9", env=env), ALARM, deadline_s=60)
+    assert why in answer
+    assert bool(answer) is rings
+    assert written == ["\a"] if rings else written[0].startswith("\x1bPtmux;\x1b\x1b]9;")
+    bell: list[str] = []
+    assert await send(TerminalWay("bell", bell.append, style="off", env=env), ALARM) == ""
+    assert bell == ["\a"]
+
+
+async def test_without_a_tmux_to_ask_the_notification_is_sent(tmp_path: Path) -> None:
+    written: list[str] = []
+    env = {"TMUX": "x", "PATH": str(tmp_path)}
+    assert await send(TerminalWay("terminal", written.append, style="osc777", env=env), ALARM) == ""
+    assert "777;notify" in written[0]
+
+
 async def test_a_command_gets_the_alarm_on_standard_input_and_no_shell_sees_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
