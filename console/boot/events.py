@@ -129,10 +129,12 @@ class SmokeDone:
 
 @dataclass(frozen=True, slots=True)
 class StatsSeen:
-    """Engine statistics by name: `generation_tokens_per_s`, `running`, `waiting`, `kv_usage`, `acceptance_length`."""
+    """Engine statistics by name: `generation_tokens_per_s`, `running`, `waiting`, `kv_usage`, `acceptance_length`; or
+    none, and why: what keeps them from coming."""
 
     at: float
     values: Mapping[str, float]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,10 @@ def _next(state: BootState, event: Event) -> BootState:
         case SmokeDone():
             return _settle(_smoke(state, event), event.at)
         case StatsSeen():
-            return replace(state, stats={**state.stats, **event.values})
+            if not event.values:
+                return replace(state, stats_why=event.why)
+            at = event.at if state.stats_at is None else max(event.at, state.stats_at)
+            return replace(state, stats={**state.stats, **event.values}, stats_at=at, stats_why=event.why)
         case EtaChanged():
             return replace(
                 state, eta_at=event.eta_at, eta_low_at=event.low_at, eta_high_at=event.high_at, eta_why=event.why

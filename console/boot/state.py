@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from console.boot.events import Cause
 from console.enginelog.stages_model import Cell, Stage
 
 # The words for a container whose process is over, as docker and podman have them, and ours for one that is not there.
 GONE = frozenset({"exited", "dead", "stopped", "absent"})
+
+# Figures are asked for every five seconds: after three times of it they are of before.
+STATS_FRESH_S: Final = 15.0
 
 
 class Phase(StrEnum):
@@ -105,6 +108,8 @@ class BootState:
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     stats: Mapping[str, float] = field(default_factory=dict)
+    stats_at: float | None = None
+    stats_why: str = ""
     eta_at: float | None = None
     eta_low_at: float | None = None
     eta_high_at: float | None = None

@@ -111,6 +111,8 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
             "notes": list(state.smoke_notes),
         },
         "stats": dict(state.stats),
+        "stats_at": stamp(state.stats_at),
+        "stats_why": state.stats_why,
         "stall_signs": list(state.stall_signs),
         "cause": cause_json(state.cause),
         "others": [cause_json(c) for c in state.others],

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from console.base.absent import Absent
 from console.base.clock import Clock
+from console.base.text import clean_line
 from console.boot.events import Event, StatsSeen
 from console.boot.state import BootState, Phase
 from console.enginelog.metrics import parse_metrics, rates
@@ -54,17 +55,22 @@ class EngineFigures:
         try:
             answer = await fetch(self._link, self._state().port, "/metrics", host=self._host, timeout=TIMEOUT_S)
         except (TransportError, HttpError) as error:
-            self.why = str(error)
-            return
+            return self._none(clean_line(str(error), limit=200))
         if answer.status != 200:
-            self.why = f"/metrics says {answer.status}"
-            return
+            return self._none(f"/metrics says {answer.status}")
         now = await self._parsed(answer.body)
         values = figures(self._before, now)
         self._before = now
-        self.why = "" if values else "/metrics holds no figures of this engine"
-        if values:
-            self._apply(StatsSeen(self._clock.wall(), {**values, "at": self._clock.wall()}))
+        if not values:
+            return self._none("/metrics holds no figures of this engine")
+        self.why = ""
+        self._apply(StatsSeen(self._clock.wall(), {**values, "at": self._clock.wall()}))
+        return None
+
+    def _none(self, why: str) -> None:
+        if why != self.why:
+            self.why = why
+            self._apply(StatsSeen(self._clock.wall(), {}, why))
 
     async def _parsed(self, body: bytes) -> EngineStats:
         """A real engine's page takes a millisecond; what is far larger must not hold the screen up."""

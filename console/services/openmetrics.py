@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from console.base.absent import Absent
-from console.boot.state import BootState
+from console.boot.state import STATS_FRESH_S, BootState
 from console.services.hub import NodeView, Snapshot
 from console.telemetry.sample import Gpu, NetRate, RdmaRate, Sample
 
@@ -167,8 +167,9 @@ def _boots(text: _Text, boots: Iterable[BootState], now: float) -> None:
             if rank.reachable and rank.status is not None:
                 labels = {"deployment": boot.deployment, "rank": str(rank.rank), "node": rank.node}
                 up.append((labels, 1.0 if rank.status == "running" else 0.0))
+        fresh = boot.stats_at is not None and now - boot.stats_at <= STATS_FRESH_S
         for key in _ENGINE:
-            if key in boot.stats and not boot.phase.over:
+            if key in boot.stats and fresh and not boot.phase.over:
                 figures.setdefault(key, []).append((who, boot.stats[key]))
     text.gauge("deployment_ready", "1 while a deployment is ready; its state is a label.", ready)
     text.gauge("deployment_age_seconds", "Time since the launch.", age)

@@ -19,6 +19,7 @@ from console.telemetry.sample import Sample
 _ETA_MOVES_S = 2.0
 # That a rank wrote more lines, and nothing else, is news for the eye alone.
 _LINES_EVERY_S = 1.0
+_OLD_STATS_S = 60.0
 
 
 class ProgressTeller:
@@ -88,7 +89,9 @@ class ProgressTeller:
         for short, name in (("generation_tps", "generation_tokens_per_s"), ("prompt_tps", "prompt_tokens_per_s")):
             if short in values:
                 values[name] = values[short]
-        return StatsSeen(now, values)
+        # The stamp is another machine's: it counts where it is plainly of before, as in a log that is read again.
+        old = isinstance(stats.at, float) and stats.at < now - _OLD_STATS_S
+        return StatsSeen(stats.at if old and stats.at is not None else now, values)
 
     def eta(self, state: BootState, now: float) -> EtaChanged | None:
         """Where the slowest rank stands decides; what is not known is said not to be."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
-from console.boot.state import BootState, Phase, Step
+from console.boot.state import STATS_FRESH_S, BootState, Phase, Step
 from console.boot.words import KEPT, out_of_sight
 from console.services.hub import BootSummary
-from console.tui.figures import clock_span, gib, hhmm, hhmmss, span
+from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
 from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap_spans
 
@@ -88,7 +88,7 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
             spans.append((f"   {boot.tokens_per_s:.1f} tok/s", "strong"))
         if boot.first_token_s is not None:
             spans.append((f"   first token {boot.first_token_s:.2f} s", "dim"))
-        spans += [(f"   {_stats(boot)}", "dim")]
+        spans += _stats(boot, now)
         if boot.smoke_text and not boot.smoke_why:
             spans += [(f"   {safe(note)}", "warn") for note in boot.smoke_notes]
             spans.append((f"   it said: {safe(boot.smoke_text, limit=120)}", "dim"))
@@ -115,14 +115,22 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
     return clip(spans, width)
 
 
-def _stats(boot: BootState) -> str:
+def _stats(boot: BootState, now: float) -> list[Span]:
+    """What the engine says of its service; what it no longer says, with its age and the reason."""
     words = {"running": "running", "waiting": "waiting", "kv_usage": "KV", "acceptance_length": "accepted"}
     out = []
     for key, word in words.items():
         value = boot.stats.get(key)
         if value is not None:
             out.append(f"{word} {value * 100:.0f} %" if key == "kv_usage" else f"{word} {value:g}")
-    return "  ".join(out)
+    text = "   " + "  ".join(out)
+    old = None if boot.stats_at is None else now - boot.stats_at
+    if old is not None and old <= STATS_FRESH_S:
+        return [(text, "dim")]
+    why = f": {safe(boot.stats_why, limit=120)}" if boot.stats_why else ""
+    if not out or old is None:
+        return [(f"   no figures of the engine{why}", "dim")] if why else []
+    return [(text, "dim"), (f"  {age(old)} old{why}", "warn")]
 
 
 def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys: Mapping[str, str]) -> list[Line]:

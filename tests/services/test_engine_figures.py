@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from console.boot.events import Event, StatsSeen
+from console.boot.reduce import reduce
 from console.boot.state import Phase
+from console.cluster.model import Cluster
 from console.enginelog.metrics import MAX_BYTES, parse_metrics
 from console.services import engine_figures
 from console.services.engine_figures import EngineFigures, figures
 from console.services.http import HttpError
+from console.services.hub import Snapshot
+from console.services.openmetrics import openmetrics
 from console.transport.base import TransportError, Trouble
 from tests.services.fakes import FakeLink, ManualClock
 from tests.services.test_alarm_book import boot
@@ -141,7 +145,12 @@ async def test_figures_reach_the_state_and_stop_when_the_answers_do(monkeypatch:
         (TransportError(Trouble.REFUSED, "connection refused", node="dgx1"), "refused"),
     ):
         assert why in await head.look(answer)
-    assert len(head.told) == 1, "what was known stays, with its time"
+    whys = [e.why for e in head.told if isinstance(e, StatsSeen) and not e.values]
+    assert len(whys) == len(head.told) - 1 == 5, "what was known stays, with its time; a reason is told once"
+    state = boot()
+    for event in head.told:
+        state = reduce(state, event)
+    assert (state.stats["running"], state.stats_at, state.stats_why) == (3, seen.at, "dgx1: connection refused")
     assert await head.look((200, NEW.replace(" 1000.0", " 2000.0").encode())) == ""
 
 
@@ -151,3 +160,10 @@ async def test_a_huge_answer_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch)
     huge = NEW.encode() + padding * (MAX_BYTES // len(padding) + 10) + b"vllm:num_requests_running 9\n"
     assert await head.look((200, huge)) == ""
     assert isinstance(head.told[0], StatsSeen) and head.told[0].values["running"] == 3
+
+
+@pytest.mark.parametrize(("later", "exported"), [(14.0, True), (16.0, False), (25_200.0, False)])
+def test_figures_of_before_are_not_exported(later: float, exported: bool) -> None:
+    state = reduce(replace(boot(), phase=Phase.READY), StatsSeen(1000.0, {"kv_usage": 0.25}))
+    snap = Snapshot(1, 0.0, Cluster("c", "f", ()), (), None, (state,), (), ())
+    assert (b"kv_cache_usage" in openmetrics(snap, 1000.0 + later)) is exported

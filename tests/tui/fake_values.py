@@ -159,6 +159,7 @@ def ready(now: float) -> BootState:
         first_token_s=0.41,
         tokens_per_s=95.9,
         stats={"running": 2.0, "waiting": 0.0, "kv_usage": 0.12, "acceptance_length": 3.57},
+        stats_at=now - 2,
         eta_at=None,
     )
 

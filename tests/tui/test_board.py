@@ -199,3 +199,15 @@ def test_other_causes_stand_below_the_first_where_there_is_room(height: int) -> 
     assert [line.split(None, 1)[1].strip() for line in also] == (
         ["rank 1: Cause 1.; rank 2: Cause 2. +1"] if height >= 9 else []
     )
+
+
+def test_figures_that_no_longer_come_say_how_old_they_are_and_why() -> None:
+    boot = v.ready(NOW)
+    fresh = plain(clock_line(boot, NOW, 400, UNICODE))
+    assert "KV 12 %" in fresh and " old" not in fresh
+    late = plain(clock_line(replace(boot, stats_why="/metrics says 404"), NOW + 600, 400, UNICODE))
+    assert "accepted 3.57  10 m old: /metrics says 404" in late
+    none = plain(
+        clock_line(replace(boot, stats={}, stats_at=None, stats_why="connection refused"), NOW, 400, UNICODE)
+    )
+    assert "no figures of the engine: connection refused" in none
