@@ -232,7 +232,7 @@ class Keeper:
         try:
             write_whole(room, bytes(65_536))
         except NightdeckError as error:
-            return str(error)
+            return f"{self._path}: {error.what}"
         with contextlib.suppress(OSError):
             room.unlink(missing_ok=True)
         return "this machine's disk refused them, or is too slow"
