@@ -140,7 +140,7 @@ def kernel_kills(host: Host) -> int:
     return int(text.split("oom_kill ")[1].split()[0])
 
 
-def wait(look: Callable[[], object], what: str, seconds: float = 20) -> None:
+def wait(look: Callable[[], object], what: str, seconds: float = 90) -> None:
     processes.until(lambda: bool(look()), seconds, what)
 
 
