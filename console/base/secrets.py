@@ -12,7 +12,15 @@ _SECRET_NAME: Final = re.compile(
     r"(?:^|[_\-.])(?:token|secret|password|passwd|passphrase|credentials?|apikey|auth|bearer|cookie)$"
     r"|(?:^|[_\-.])(?:api|access|secret|private|auth|encryption|signing|license)[_\-.]?keys?(?:[_\-.]?id)?$"
     r"|(?:^|[_\-.])(?:token|secret|password)[_\-.](?:value|file_content|id)$"
-    r"|^(?:key|pat|pwd)$|[_\-.](?:pat|pwd)$",
+    r"|^(?:key|pat|pwd)$|[_\-.](?:pat|pwd|jwt)$|(?:password|passwd)$|^(?:jwt|sshpass)$"
+    # A pass is a password only of something that has one: there are compiler passes, and passes over data.
+    r"|(?:^|[_\-.])(?:db|database|pg|postgres|mysql|mongo|redis|registry|docker|proxy|http|smtp|mail|ftp|ssh|ldap|user"
+    r"|admin|root|login|s3|git)[_\-.]?pass$"
+    # And a key is a secret of a service that sells access by it: caches, sorting and NCCL have keys too.
+    r"|(?:^|[_\-.])(?:openai|anthropic|wandb|hf|huggingface|ngc|nvidia|azure|aws|google|gemini|cohere|mistral|groq"
+    r"|together|replicate|deepseek|openrouter|langsmith|pinecone|datadog|comet|neptune|minio|github|gitlab|stripe"
+    r"|tavily|serper|account|storage|subscription)[_\-.]keys?$"
+    r"|(?:connection|conn)[_\-.]?str(?:ing)?$",
     re.IGNORECASE,
 )
 # Values that are secret wherever they stand, each looked for only where its hint is. None goes back over what it has
@@ -102,10 +110,13 @@ def mask_argv(argv: Sequence[str]) -> list[str]:
 def secret_values(env: Mapping[str, str], argv: Sequence[str] = ()) -> frozenset[str]:
     """The secret values of an environment and a command, to be masked wherever they are echoed."""
     found = {v for k, v in env.items() if v and is_secret_name(k)}
-    for i, word in enumerate(argv):
-        if word.startswith("-") and is_secret_name(word.partition("=")[0]):
-            if "=" in word:
-                found.add(word.partition("=")[2])
-            elif i + 1 < len(argv):
-                found.add(argv[i + 1])
+    taking = False
+    for word in argv:
+        if taking and not word.startswith("--"):
+            found.add(word)  # several values may follow one flag
+            continue
+        name, given, value = word.partition("=")
+        taking = word.startswith("-") and is_secret_name(name) and not given
+        if word.startswith("-") and given and is_secret_name(name):
+            found.add(value)
     return frozenset(found)
