@@ -32,6 +32,8 @@ async def draw() -> str:
                 while not any((r.progress or 0) > 0.55 for r in (hub.snapshot().boot or state).ranks):
                     moved.clear()
                     await moved.wait()
+            assert app.front is not None
+            app.front.show_boot()
             await pilot.pause(1.0)
             return app.export_screenshot(title="nightdeck")
 
