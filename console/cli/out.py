@@ -6,12 +6,16 @@ import io
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from console.base.text import clean_line
+
+# What JSON lets stand and a terminal obeys: DEL, C1 controls and marks that turn the direction of text.
+_STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 class Out:
@@ -30,6 +34,7 @@ class Out:
             text = json.dumps(value, ensure_ascii=False, indent=indent, default=str, allow_nan=False)
         except ValueError:  # a figure that is not finite is none, and JSON has no word for it
             text = json.dumps(_finite(value), ensure_ascii=False, indent=indent, default=str)
+        text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
         self._out.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
         self._out.flush()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from console.base.absent import Absent, known
 from console.base.clock import Clock
+from console.base.text import clean_bytes
 from console.cluster.model import Node
 from console.services.hub import NodeView
 from console.telemetry.frames import Bad, Frame, FrameReader
@@ -144,18 +145,26 @@ class NodeWatch:
                     if not waiting.done():
                         waiting.set_result(None)
             result = stream.result()
-        said = result.stderr.decode("utf-8", "replace").strip().splitlines() if result is not None else []
+        said = result.stderr.strip().splitlines() if result is not None else []
         status = result.status if result is not None else None
-        words = said[-1][:200] if said else f"exit status {status}"
+        words = (clean_bytes(said[-1], limit=200) if said else "") or f"exit status {status}"
         remedy = "python3 must be on the node" if status == 127 or "python3" in words else ""
         raise TransportError(Trouble.LOST, f"the probe ended: {words}", node=self.node.name, remedy=remedy)
+
+    @property
+    def can_tell(self) -> bool:
+        """A probe is there, and it asks the engine's socket: `census` costs no process then."""
+        last = self._sampler.last
+        if self._stream is None or last is None or isinstance(last.containers, Absent):
+            return False
+        return last.containers.how.startswith("socket ")
 
     async def census(self, *, timeout: float = CENSUS_S) -> list[Any] | None:
         """What of ours is on the node, asked of its engine's socket now: containers as inspected, of any shape.
 
         None where no probe is there to ask, or it cannot say: then the engine's command line has to be asked."""
         stream = self._stream
-        if stream is None or self._sampler.last is None:
+        if stream is None or not self.can_tell:
             return None
         self._census_number += 1
         number = self._census_number

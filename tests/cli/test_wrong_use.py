@@ -180,6 +180,15 @@ def test_every_command_of_the_table_is_there() -> None:
         assert inspect.iscoroutinefunction(command(place)) is (name in ASYNC), name
 
 
+def test_json_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words of nodes: a C1 sequence that clears the screen, and marks that turn the direction."""
+    said = "\x9b2J caf\u00e9 \x7f\u202eevil\u2066\x1b[2J \u2028"
+    Out(as_json=True).data({"why": said})
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == {"why": said} and "café" in shown
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+
+
 def test_a_figure_that_is_not_finite_is_null(capsys: pytest.CaptureFixture[str]) -> None:
     Out(as_json=True).data({"a": float("nan"), "b": [1.5, float("inf")], "c": {"d": 1}})
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [1.5, None], "c": {"d": 1}}
