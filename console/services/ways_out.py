@@ -189,6 +189,15 @@ class CommandWay:
             raise WayError(f"ended with {process.returncode}: {clean_bytes(said.strip()[-300:], limit=200)}")
 
 
+def _has_dns_form(host: str) -> bool:
+    """False for a host that no resolver can be asked for: an empty label, one of more than 63 characters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 class WebhookWay:
     """An HTTPS POST of the alarm as JSON. No redirect is followed; plain http is taken for this machine alone."""
 
@@ -204,7 +213,7 @@ class WebhookWay:
         except ValueError:
             self._port = 0
         self.wrong = ""
-        if not self._host or not self._port or any(ord(c) <= 32 for c in url):
+        if not self._host or not self._port or any(ord(c) <= 32 for c in url) or not _has_dns_form(self._host):
             self.wrong = "not an address"
         elif parts.scheme != "https" and not (parts.scheme == "http" and local):
             self.wrong = "only https is taken (and http to this machine)"
@@ -224,7 +233,7 @@ class WebhookWay:
         body = json.dumps(alarm_json(alarm) | {"text": f"nightdeck: {headline(alarm)}"}).encode()
         try:
             status = await self._post(target, body)
-        except (OSError, h11.ProtocolError, EOFError) as error:
+        except (OSError, h11.ProtocolError, EOFError, ValueError) as error:
             raise WayError(f"no answer: {type(error).__name__}: {self._clean(str(error))}") from error
         if not 200 <= status < 300:
             raise WayError(f"it answered {status}")
@@ -285,4 +294,6 @@ async def send(way: Way, alarm: Alarm, *, deadline_s: float = DEADLINE_S) -> str
         return f"it took longer than {deadline_s:.0f} s"
     except WayError as error:
         return str(error)
+    except Exception as error:  # noqa: BLE001 (a way that breaks must not end the alarms that come after)
+        return f"it broke: {type(error).__name__}"
     return ""

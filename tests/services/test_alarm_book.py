@@ -357,12 +357,24 @@ async def test_a_webhook_posts_json_and_hides_its_secret() -> None:
         "https://",
         "not a url",
         "https://h:99999/x",
+        "https://a..b/x",
+        f"https://{'a' * 64}.example.com/x",
     ],
 )
 async def test_addresses_that_are_not_safe_are_refused(url: str) -> None:
     way = WebhookWay(url)
     assert way.wrong and await send(way, ALARM) == way.wrong
     assert "pw" not in way.where
+
+
+async def test_a_way_that_breaks_is_told_and_ends_nothing() -> None:
+    class Broken:
+        name = where = "broken"
+
+        async def send(self, alarm: Alarm) -> None:
+            raise KeyError("word of its own")
+
+    assert await send(Broken(), ALARM) == "it broke: KeyError"
 
 
 def test_the_ways_are_those_that_the_settings_name() -> None:
