@@ -44,6 +44,7 @@ class Stop:
         collect: Collect | None = None,
         by: str = "",
         quick: Quick | None = None,
+        sees: Callable[[str], bool] = lambda _node: False,
         discard_logs: bool = False,
     ) -> None:
         self._fleet = fleet
@@ -55,6 +56,7 @@ class Stop:
         self._collect = collect
         self._by = by
         self._quick = quick
+        self._sees = sees
         self._discard_logs = discard_logs
         self._kept: dict[str, str] = {}
         self.left: dict[str, tuple[Found, ...] | Absent] = {}
@@ -149,7 +151,7 @@ class Stop:
         if not ids:
             census = await take_census(self._fleet, self._cluster, nodes=[node], timeout=REMOVE_TIMEOUT_S)
             return census[node], ""
-        if self._quick is not None:
+        if self._quick is not None and self._sees(node):
             done = await link.run(purge_argv(cli, ids), timeout=REMOVE_TIMEOUT_S)
             rows = await self._quick(node)
             if rows is not None:

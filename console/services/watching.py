@@ -354,6 +354,10 @@ class Watching:
         watch = self._watches.get(name)
         return await watch.census() if watch is not None else None
 
+    def _sees(self, name: str) -> bool:
+        watch = self._watches.get(name)
+        return watch is not None and watch.can_tell
+
     async def _quick_at_first(self, name: str) -> list[Any] | None:
         """The probe is just starting: its first frame takes less time than the engine's command beside it."""
         with contextlib.suppress(TimeoutError):

@@ -15,7 +15,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.launch_facts import ContainerFact, LaunchFacts, PathFact
 from console.cluster.model import Cluster, Node
 from console.services import facts_book
-from console.services.census import take_census
+from console.services.census import found_in, take_census
 from console.services.facts_book import FactsBook, renewed
 from console.services.node_watch import NodeWatch
 from console.services.scripts import purge_argv
@@ -60,12 +60,13 @@ class Words:
         self.asked.set()
 
 
-def watch() -> tuple[NodeWatch, Words]:
+def watch(how: str = "socket /var/run/docker.sock") -> tuple[NodeWatch, Words]:
     heard: list[Sample] = []
     made = NodeWatch(
         CLUSTER.nodes[0], FakeLink("dgx1"), b"", ManualClock(), heard=heard.append, trouble_changed=lambda *_: None
     )
-    made._take(Frame(1, {"part": "all", "t": 1.0, "self": {"pid": 7}}))
+    containers = {"t": 1.0, "why": "", "how": how, "rows": []}
+    made._take(Frame(1, {"part": "all", "t": 1.0, "self": {"pid": 7}, "containers": containers}))
     words = Words()
     made._stream = words  # type: ignore[assignment]
     return made, words
@@ -99,6 +100,8 @@ async def test_without_a_probe_or_an_answer_there_is_no_census() -> None:
     assert await made.census(timeout=0.01) is None
     made._stream = None
     assert await made.census(timeout=30) is None
+    by_command, words = watch("podman command")
+    assert await by_command.census(timeout=30) is None and not words.asked.is_set()
 
 
 # -- stop
@@ -128,7 +131,15 @@ async def test_what_is_left_is_seen_by_the_probe_and_handed_on(stubborn: bool, w
     async def quick(node: str) -> list[Any] | None:
         return list(engines[node].rows)
 
-    stop = Stop(FakeFleet([one, two]), CLUSTER, ManualClock(), lambda _e: None, deployment="d1", quick=quick)
+    stop = Stop(
+        FakeFleet([one, two]),
+        CLUSTER,
+        ManualClock(),
+        lambda _e: None,
+        deployment="d1",
+        quick=quick,
+        sees=lambda _: True,
+    )
     results = await stop.run()
     assert (results["dgx1"][0], results["dgx2"][0]) == (word, "stopped")
     left = stop.left["dgx1"]
@@ -150,9 +161,29 @@ async def test_a_removal_without_an_answer_is_unknown_and_so_is_what_is_left() -
     async def quick(node: str) -> list[Any] | None:
         return list(rows[node])
 
-    stop = Stop(FakeFleet([one, two]), CLUSTER, ManualClock(), lambda _e: None, deployment="d1", quick=quick)
+    stop = Stop(
+        FakeFleet([one, two]),
+        CLUSTER,
+        ManualClock(),
+        lambda _e: None,
+        deployment="d1",
+        quick=quick,
+        sees=lambda _: True,
+    )
     assert (await stop.run())["dgx1"] == ("unknown", "the connection broke")
     assert stop.left["dgx1"] == Absent("the connection broke")
+
+
+async def test_where_no_probe_can_say_one_command_removes_and_looks() -> None:
+    one, two = Engine("dgx1", [row("dgx1", "d1")]), Engine("dgx2", [])
+
+    async def nothing(_node: str) -> list[Any] | None:
+        return None
+
+    before = {"dgx1": found_in("dgx1", one.rows), "dgx2": ()}
+    stop = Stop(FakeFleet([one, two]), CLUSTER, ManualClock(), lambda _e: None, deployment="d1", quick=nothing)
+    await stop.run(before)
+    assert [argv[0] for argv in one.asked] == ["docker", "sh"], "the stop, then one command"
 
 
 def test_several_containers_are_removed_one_by_one() -> None:
