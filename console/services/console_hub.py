@@ -316,6 +316,7 @@ class ConsoleHub(Preparing):
             collect=self._collect,
             by=self._by,
             quick=self._quick,
+            sees=self._sees,
             discard_logs=discard_logs,
         )
         await stop.run(before)
