@@ -243,7 +243,7 @@ class Console:
         self.stdin.write(data)
         self.stdin.flush()
 
-    def until(self, wanted: Callable[[dict[str, Any]], Any], seconds: float = 15.0) -> Frame:
+    def until(self, wanted: Callable[[dict[str, Any]], Any], seconds: float = 60.0) -> Frame:
         """The first frame from now on that is wanted."""
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as ready:

@@ -101,7 +101,7 @@ class Node:
             "DOCKER_HOST": f"unix://{self.root}/e.sock",
         }
         argv = [PYTHON, "-I", "-S", "-c", BOOTSTRAP, str(len(program)), json.dumps(orders)]
-        return subprocess.run(argv, input=program, env=env, capture_output=True, timeout=20, check=True).stdout
+        return subprocess.run(argv, input=program, env=env, capture_output=True, timeout=90, check=True).stdout
 
     def start(self, **more: Any) -> bytes:
         return self.ask(
@@ -125,7 +125,7 @@ class Node:
         return dict(json.loads((top / "flash-b11-x.r5/state.json").read_text()))
 
 
-def until(look: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := look():

@@ -172,7 +172,7 @@ def test_an_engine_that_hangs_delays_no_frame(start, engine: FakeEngine) -> None
     frame = console.until(lambda d: "no answer" in d.get("containers", {}).get("why", ""))
     assert frame.data["containers"]["rows"], "the last rows stay, with their age"
     times = [f.data["t"] for f in console.frames if f.data["part"] == "all"]
-    assert max(b - a for a, b in pairwise(times)) < 0.6
+    assert max(b - a for a, b in pairwise(times)) < 2.0, "an answer that is waited for takes three seconds"
     sample = Sampler("n").step(frame, received_at=0, wall=0)
     assert sample.containers.age_s > 1 and "no answer" in sample.containers.why
 
@@ -313,7 +313,7 @@ def test_an_error_of_a_running_nvidia_smi_is_the_reason(root: Path, start) -> No
 
 def test_a_program_cut_off_on_its_way_says_so() -> None:
     argv, stdin = probe_argv(b"print('ran')", ProbeOptions())
-    cut = subprocess.run([sys.executable, *argv[1:]], input=stdin[:-1], capture_output=True, timeout=20)
+    cut = subprocess.run([sys.executable, *argv[1:]], input=stdin[:-1], capture_output=True, timeout=90)
     assert cut.returncode == 1 and b"cut off" in cut.stderr and b"ran" not in cut.stdout
     assert not any("\n" in word for word in argv), "a newline does not survive every login shell"
 
@@ -340,7 +340,7 @@ def test_orders_and_nonsense_on_standard_input(root: Path, start) -> None:
     console.until(lambda d: True)
     console.send(b'\xff\xfe nonsense\n[1]\n{"do":"interval","seconds":"x"}\n' + order_interval(0.1))
     console.until(lambda d: d["self"]["interval_s"] == 0.1)
-    console.until(lambda d: d["seq"] > 5, 5.0)
+    console.until(lambda d: d["seq"] > 5)
 
 
 def test_a_census_is_the_engines_answer_to_this_question(root: Path, start, engine: FakeEngine) -> None:

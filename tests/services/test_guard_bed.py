@@ -279,6 +279,7 @@ async def test_of_a_hundred_that_eat_all_each_is_stopped_before_the_kernel_must(
         host.docker("rm", "-f", f"nd-{name}-r0")
 
 
+@pytest.mark.slow
 async def test_a_guard_ends_when_the_engine_is_started_anew_without_its_container(
     bed: Bed, service: GuardService
 ) -> None:

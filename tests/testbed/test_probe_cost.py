@@ -19,7 +19,7 @@ from tests.testbed import processes
 from tests.testbed.bed import Bed
 
 pytestmark = [pytest.mark.bed, pytest.mark.xdist_group("bed")]
-SAMPLES = 12
+SAMPLES = 6
 TICKS_S = 100
 
 
@@ -68,7 +68,7 @@ async def test_the_probe_is_cheap_and_starts_nothing_for_a_sample(bed: Bed, clus
     )
     task = asyncio.create_task(watch.run())
     try:
-        await until(lambda: watch.whole.is_set() and count >= 3)
+        await until(lambda: watch.whole.is_set() and count >= 2)
         pid = probe_of(bed[1].init)
         used, of_children = times(pid)
         children, begun, first = processes.children(pid), time.monotonic(), count
@@ -79,7 +79,7 @@ async def test_the_probe_is_cheap_and_starts_nothing_for_a_sample(bed: Bed, clus
         assert processes.children(pid) == children, "the same nvidia-smi all along, and nothing else"
         assert ended == 0, "a child came and went"
         # Measured at one sample a second: 0.25 %. On a busy machine a tick costs more, and some seconds hold few ticks.
-        assert used / TICKS_S / took < 0.03
+        assert used / TICKS_S / took < 0.05
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
