@@ -23,6 +23,7 @@ from console.services.controls import Controls
 from console.services.discovery import by_deployment
 from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
+from console.services.helpers import remove_helpers
 from console.services.hub import ControlsView
 from console.services.launch import (
     LIFTED_BY_A_STOP,
@@ -270,9 +271,17 @@ class ConsoleHub(Preparing):
         self._begin_job("stopping", take_over=take_over)
         try:
             async with self._controls("stopping", must=False, take_over=take_over):
-                return (await self._stop(deployment, grace_s, None, discard_logs)).results
+                stopped = await self._stop(deployment, grace_s, None, discard_logs)
+                await self._sweep_helpers()
+                return stopped.results
         finally:
             self._end_job()
+
+    async def _sweep_helpers(self) -> None:
+        left = await remove_helpers(self._fleet, self._cluster, [n.name for n in self._cluster.nodes])
+        if left:
+            words = ", ".join(f"{node}: {len(ids)}" for node, ids in left.items())
+            self._tell("info", f"helper containers that a console left behind were removed ({words})")
 
     def _controls(
         self, doing: str, override: Sequence[str] = (), *, must: bool = True, take_over: bool = False

@@ -12,6 +12,7 @@ from typing import Final
 from console.base.absent import Absent
 from console.base.text import decode
 from console.services.engine_words import last_words
+from console.services.helpers import HELPER_ARGS
 from console.transport.base import Link, TransportError
 
 HELP_S: Final = 120.0  # importing the engine takes 10-40 s on a node that has it not in its page cache
@@ -35,7 +36,7 @@ async def known_flags(
 
 async def _ask(link: Link, cli: str, image: str, entrypoint: Sequence[str] | None, way: str) -> frozenset[str] | Absent:
     name = f"nd-help-{secrets.token_hex(4)}"
-    argv = [cli, "run", "--rm", "--name", name, "--pull", "never", "--network", "none"]
+    argv = [cli, "run", "--rm", "--name", name, *HELPER_ARGS, "--pull", "never", "--network", "none"]
     rest: list[str] = []
     if entrypoint:
         argv += ["--entrypoint", entrypoint[0]]

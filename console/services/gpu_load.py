@@ -14,6 +14,7 @@ from console.base.text import decode
 from console.cluster.model import Cluster
 from console.plan.preflight_load import Loaded
 from console.services.engine_words import last_words
+from console.services.helpers import HELPER_ARGS
 from console.services.images import cli_of
 from console.transport.base import Completed, Fleet, Link, TransportError
 
@@ -56,7 +57,7 @@ async def load_gpus(
 
 async def _load(link: Link, cli: str, image: str, gpus: str) -> Loaded | Absent:
     name = f"nd-load-{secrets.token_hex(4)}"
-    argv = [cli, "run", "--rm", "--name", name, "--pull", "never", "--network", "none", "--gpus", gpus]
+    argv = [cli, "run", "--rm", "--name", name, *HELPER_ARGS, "--pull", "never", "--network", "none", "--gpus", gpus]
     argv += ["--entrypoint", "python3", image, "-c", PROGRAM, str(LOAD_S)]
     try:
         done = await link.run(["sh", "-c", _WATCH, "sh", *argv], timeout=LIMIT_S)

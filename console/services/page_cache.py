@@ -11,12 +11,14 @@ from console.base.text import clean_line
 from console.cluster.model import Cluster
 from console.recipe.model import Recipe
 from console.services.engine_words import telling
+from console.services.helpers import LABEL_HELPER
 from console.services.images import cli_of
 from console.transport.base import Fleet, TransportError
 
 DROP_S: Final = 90.0  # a node with 100 GiB of cache takes 5-20 s [inf]
-# $1: container CLI, $2: image. Tried in this order: as root, by sudo without a password, by a container of the recipe's
-# own image that may write to the host's /proc/sys. Each failure is told, and the last line says how it went.
+# $1: container CLI, $2: image, $3: the label of helpers. Tried in this order: as root, by sudo without a password, by
+# a container of the recipe's own image that may write to the host's /proc/sys. Each failure is told, and the last line
+# says how it went.
 _DROP: Final = """p=${HOST_PROC:-/proc}
 f=$p/sys/vm/drop_caches
 free() { while read -r k v _; do [ "$k" = MemAvailable: ] && a=$v; [ "$k" = MemFree: ] && m=$v; done <"$p/meminfo"; }
@@ -28,7 +30,7 @@ if [ -z "$how" ] && command -v sudo >/dev/null 2>&1; then
 elif [ -z "$how" ]; then echo "sudo is not installed" >&2; fi
 if [ -z "$how" ]; then
   n=nd-drop-$$
-  "$1" run --rm --name "$n" --pull never --privileged --network none --entrypoint sh "$2" \
+  "$1" run --rm --name "$n" --label "$3=1" --pull never --privileged --network none --entrypoint sh "$2" \
     -c 'echo 3 >/proc/sys/vm/drop_caches' >/dev/null && how=container
   "$1" rm -f "$n" >/dev/null 2>&1  # one that was refused stays behind, --rm or not
 fi
@@ -64,7 +66,7 @@ async def drop_caches(
 
 
 async def _drop(fleet: Fleet, cluster: Cluster, image: str, node: str, timeout: float) -> Dropped:
-    argv = ["sh", "-c", _DROP, "sh", cli_of(cluster, node), image]
+    argv = ["sh", "-c", _DROP, "sh", cli_of(cluster, node), image, LABEL_HELPER]
     try:
         done = await fleet.link(node).run(argv, timeout=timeout)
     except TransportError as error:
