@@ -112,6 +112,7 @@ class _Scout:
         self._cause: dict[str, str] = {}
         self._smoke: dict[str, bool] = {}
         self._stopping: set[str] = set()
+        self._lost: set[str] = set()
         self._lowest: tuple[int, float, str] | None = None
 
     def see(self, row: Row) -> None:
@@ -187,8 +188,12 @@ class _Scout:
             case StopEnded():
                 return f"stop ended: {event.result}", "ok" if event.result in ("stopped", "nothing") else "bad"
             case NodeLost():
+                if event.node in self._lost:
+                    return "", ""
+                self._lost.add(event.node)
                 return f"{event.node} does not answer: {event.detail or event.trouble}", "bad"
             case NodeBack():
+                self._lost.discard(event.node)
                 return f"{event.node} answers again{', rebooted' if event.rebooted else ''}", "ok"
             case Acted():
                 return f"{event.action} {event.detail}".strip() + (f", by {event.by}" if event.by else ""), ""

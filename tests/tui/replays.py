@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import time
 
-from console.boot.events import BootFailed, BootOpened, CauseFound, ContainerSeen, Event, RankProgress, RankRef
+from console.boot.events import (
+    BootFailed,
+    BootOpened,
+    CauseFound,
+    ContainerSeen,
+    Event,
+    NodeBack,
+    NodeLost,
+    RankProgress,
+    RankRef,
+)
 from console.cluster.model import Cluster, Node
 from console.enginelog.causes_model import Cause
 from console.enginelog.stages_model import Cell, CellState, Stage
@@ -46,6 +56,8 @@ def events() -> list[Event]:
         ContainerSeen(START + 150.0, 2, "exited", 1),
         CauseFound(START + 151.0, CAUSE),
         BootFailed(START + 151.0, "rank 2 exited 1", 2, "dgx3"),
+        *(NodeLost(START + 160.0 + i, "dgx2", "silent", "") for i in range(0, 20, 5)),
+        NodeBack(START + 185.0, "dgx2"),
     ]
     return out
 

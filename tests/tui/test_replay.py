@@ -34,6 +34,8 @@ def test_the_marks_tell_what_happened_and_peers_are_one_place() -> None:
         (150.0, "event", "bad"),
         (151.0, "event", "bad"),
         (151.0, "event", "bad"),
+        (160.0, "event", "bad"),
+        (185.0, "event", "ok"),
     ]
     words = [m.words for m in index.marks]
     assert words[1] == "rank 0 on dgx1 runs; likewise others"
@@ -49,11 +51,13 @@ async def test_jumps_go_from_mark_to_mark_in_both_directions() -> None:
     while (mark := await hub.go_to(1, "event")) is not None:
         stops.append(hub.position)
         assert mark.at == hub.position
-    assert stops == [2.0, 150.0, 151.0]
+    assert stops == [2.0, 150.0, 151.0, 160.0, 185.0]
     assert hub.snapshot().boot is not None and hub.snapshot().boot.phase is Phase.FAILED  # type: ignore[union-attr]
     turn = hub.replaying.turn
     await hub.go_to(-1, "event")
-    assert (hub.position, hub.replaying.turn) == (150.0, turn + 1)
+    await hub.go_to(-1, "event")
+    await hub.go_to(-1, "event")
+    assert (hub.position, hub.replaying.turn) == (150.0, turn + 3)
     await hub.go_to(-1, "stage")
     assert hub.position == 30.0
     assert hub.snapshot().boot.phase is Phase.BOOTING  # type: ignore[union-attr]

@@ -298,9 +298,11 @@ class LookActions(DeploymentActions):
                 continue
             out += [((f" {area}", "title"),)]
             for action in rows:
-                words = fit(action.sentence, max(20, min(62, width - 32)))
                 key = fit(key_sign(action, self.keymap), 7)
-                out.append(((f"   {key}", "key"), (words, "text"), (f" {action.id}", "dim")))
+                # A narrow page has no room for the names that a keymap uses; the page of keys in the manual has them.
+                names = width >= 96
+                words = fit(action.sentence, 62 if names else max(20, width - 12))
+                out.append(((f"   {key}", "key"), (words, "text"), (f" {action.id}" if names else "", "dim")))
             if area == "Logs":
                 out.append(
                     (
