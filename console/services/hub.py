@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from console.services.images import Image
     from console.services.measure import MeasureSpec
     from console.services.page_cache import Dropped
-    from console.services.replay_marks import Mark, Replaying
+    from console.services.replay_api import ReplayApi
+    from console.services.replay_marks import Replaying
     from console.telemetry.alarms import Alarm
     from console.telemetry.sample import Sample
     from console.telemetry.trend import Lowest
@@ -382,25 +383,6 @@ class HubApi(Protocol):
         ...
 
 
-class ReplayApi(HubApi, Protocol):
-    """`HubApi` over a recording: every action is refused, and these play it. Times: seconds since its start."""
-
-    @property
-    def replaying(self) -> Replaying: ...
-
-    def pause(self, paused: bool | None = None) -> None: ...
-
-    def faster(self, steps: int = 1) -> None: ...
-
-    async def seek(self, position: float) -> None:
-        """Cancelling it leaves the replay where it came to."""
-        ...
-
-    async def go_to(self, step: int, *kinds: str) -> Mark | None:
-        """To the next mark (-1: the one before, 0: the first) of these kinds: which, None for none."""
-        ...
-
-
 __all__ = [
     "BootSummary",
     "ControlsView",
@@ -408,11 +390,8 @@ __all__ = [
     "HubApi",
     "LogBatch",
     "LogLine",
-    "Mark",
     "NodeView",
     "Notice",
     "RecipeProblem",
-    "ReplayApi",
-    "Replaying",
     "Snapshot",
 ]

@@ -18,7 +18,8 @@ from textual.screen import Screen
 
 from console.base.errors import NightdeckError
 from console.base.theme import ThemeColours
-from console.services.hub import HubApi, ReplayApi
+from console.services.hub import HubApi
+from console.services.replay_api import ReplayApi
 from console.tui.actions import BY_ID
 from console.tui.driver import LastingDriver
 from console.tui.glyphs import ASCII, UNICODE

@@ -21,7 +21,7 @@ from console.enginelog.stages_model import Stage
 from console.services.hub import HubApi
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.log_paint import body, gutter, wrapped
-from console.tui.log_store import Filter, LogStore, level_of
+from console.tui.log_store import Filter, LogStore
 from console.tui.paint import Paint
 from console.tui.spans import Line, clip, line_width
 
@@ -327,10 +327,6 @@ class LogView(ScrollView, can_focus=True):
 
     def is_stage(self, rank: int, index: int) -> bool:
         return (rank, index) in self._marks
-
-    def is_error(self, number: int) -> bool:
-        line = self.store.line(number)
-        return line is not None and level_of(line) >= 3
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
         self._unfollow()

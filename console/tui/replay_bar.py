@@ -14,7 +14,7 @@ from console.tui.pane import Lines
 from console.tui.spans import Line, Span, clip, fit, safe
 
 if TYPE_CHECKING:
-    from console.services.hub import Mark, Replaying
+    from console.services.replay_api import Mark, Replaying
 
 AXIS = 8  # cells at both ends of the line of time
 WIDE = 120  # cells from which one line has room for what happened

@@ -7,7 +7,8 @@ from functools import partial
 from console.base.errors import NightdeckError
 from console.boot.compare import Comparison
 from console.plan.model import Plan
-from console.services.hub import BootSummary, HubApi, ReplayApi
+from console.services.hub import BootSummary, HubApi
+from console.services.replay_api import ReplayApi
 from console.tui.actions import ACTIONS, key_sign
 from console.tui.boot_pane import Board
 from console.tui.boot_records import record_lines

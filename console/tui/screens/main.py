@@ -11,7 +11,8 @@ from textual.binding import BindingType
 from textual.timer import Timer
 
 from console.boot.state import BootState
-from console.services.hub import HubApi, ReplayApi, Snapshot
+from console.services.hub import HubApi, Snapshot
+from console.services.replay_api import ReplayApi
 from console.tui.actions import BY_RUN, bindings, key_signs, offered
 from console.tui.alarm_lines import alert_line
 from console.tui.bars import KeyBar, TabBar, top_line

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 
-from console.services.hub import ReplayApi
+from console.services.replay_api import ReplayApi
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
 from console.tui.paint import Paint

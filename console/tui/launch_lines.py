@@ -1,0 +1,107 @@
+"""What a launch or a stop will do, in lines to read before it is agreed to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from console.base.errors import NightdeckError
+from console.boot.state import BootState
+from console.plan.model import Plan
+from console.recipe.model import Recipe
+from console.tui.boot_lines import phase_span
+from console.tui.check_table import check_lines
+from console.tui.figures import clock_span
+from console.tui.glyphs import Glyphs
+from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, rank_line
+from console.tui.spans import Line, safe, wrap_spans
+
+
+def launch_lines(
+    recipe: Recipe,
+    plan: Plan | NightdeckError | None,
+    changes: Sequence[str],
+    width: int,
+    glyphs: Glyphs,
+    *,
+    turns: bool,
+    stops: BootState | None,
+    overridden: Collection[str] = (),
+) -> list[Line]:
+    """What a launch will do: findings first, then memory, then which rank goes where."""
+    out: list[Line] = [((f" {safe(recipe.title)}", "strong"),)]
+    hint = "^r looks at the nodes again"
+    out.append(((f" < > another recipe   {hint}" if turns else f" {hint}", "dim"),))
+    if stops is not None and not stops.phase.over:
+        nodes = len({r.node for r in stops.ranks})
+        out.append(((f" first boot {stops.number} is stopped on {nodes} nodes, each asked and verified", "warn"),))
+    out += [(), ((" since its last boot  ", "title"), ("" if changes else "nothing changed", "dim"))]
+    for change in changes:
+        out += wrap_spans((f"  {glyphs.dot} ", "warn"), safe(change), "text", width, limit=2)
+    out.append(())
+    if plan is None:
+        return [*out, ((" looking at the nodes …", "active"),)]
+    if isinstance(plan, NightdeckError):
+        return [*out, *wrap_spans((f" {glyphs.failed} ", "bad"), safe(plan, limit=800), "bad", width, limit=8)]
+    out.append(_verdict(plan, overridden, glyphs))
+    out += check_lines(plan, width, glyphs, overridden)
+    out.append(())
+    out += finding_lines(plan.findings, width, glyphs, limit=2)
+    out += matrix_lines(plan, width, glyphs)
+    if bar := memory_lines(plan.memory, width, glyphs):
+        out += [(), ((" memory of a node", "title"),), *bar]
+    out += [
+        (),
+        ((f" {len(plan.ranks)} containers of {safe(plan.image)}, port {plan.port}", "title"),
+         (f"   boot {plan.boot_number}, ready within {clock_span(plan.ready_timeout_s)}", "dim")),
+        *(rank_line(rank) for rank in plan.ranks),
+    ]  # fmt: skip
+    return out
+
+
+def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs) -> Line:
+    """Whether it may run; what was overridden is written down with the boot."""
+    codes = list(dict.fromkeys(f.code for f in plan.blocks))
+    if not codes:
+        return ((f" {glyphs.done} preflight: nothing blocks", "ok"),)
+    left = [c for c in codes if c not in overridden]
+    if not left:
+        words = (
+            f" {glyphs.warn} {len(codes)} block{'s' if len(codes) > 1 else ''} overridden by you: the journal keeps it"
+        )
+        return ((words, "warn bold"),)
+    words = f" {glyphs.failed} blocked: {len(codes)} reasons" if len(codes) > 1 else f" {glyphs.failed} blocked"
+    more = f", {len(codes) - len(left)} overridden" if len(left) < len(codes) else ""
+    return ((f"{words}{more}", "bad bold"),)
+
+
+def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> list[Line]:
+    """What a stop will do on which node."""
+    text = "The head is stopped first, then the workers; every node is asked what is left, and the answer is shown."
+    out: list[Line] = [
+        ((f" {safe(boot.title) or safe(boot.recipe)}  ", "strong"), phase_span(boot, glyphs)),
+        ((f" runs for {clock_span(now - boot.launched_at)}", "dim"),),
+        (),
+        *wrap_spans((" ", "text"), text, "text", width, limit=3),
+        (),
+        *state_lines(boot, glyphs),
+    ]
+    return out
+
+
+def state_lines(boot: BootState, glyphs: Glyphs) -> list[Line]:
+    """A line per container: rank, node, name, the engine's word."""
+    out: list[Line] = []
+    for rank in boot.ranks:
+        up = rank.status == "running"
+        word = rank.status or "not known"
+        head = "head" if rank.node == boot.head_node else "    "
+        role = "ok" if up else "dim" if rank.status is None else "warn"
+        out.append(
+            (
+                (f"  {rank.rank:>3} ", "strong"),
+                (f"{safe(rank.node):<10} {head} ", "text"),
+                (f"{glyphs.fresh if up else glyphs.waiting} {word:<10}", role),
+                (f" {safe(rank.container)}", "dim"),
+            )
+        )
+    return out
