@@ -119,12 +119,6 @@ class Journal:
         known = ", ".join(str(n) for n, _ in folders[-5:]) or "none"
         raise UsageError(f"no boot {clean_line(boot, limit=80)} in the journal", remedy=f"the last ones: {known}")
 
-    def amend(self, boot: str, changes: Mapping[str, Any]) -> None:
-        """Change fields of boot.json (a note). Raises BusyError while a console writes that boot."""
-        entry = self.get(boot)
-        with BootFolder(entry.path, entry.number) as folder:
-            folder.write_summary({**entry.summary, **changes})
-
     def remove(self, boot: str) -> None:
         """Remove one boot. Raises BusyError while somebody writes it, UsageError where there is none."""
         entry = self.get(boot)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.recipe.words import read_entry
-
 _FLAG: Final = re.compile(r"--[A-Za-z]|-[A-Za-z]")
 # Short names of vLLM's own parser (vllm/engine/arg_utils.py) and SGLang's (sglang/srt/server_args.py).
 ALIASES: Final = {
@@ -81,8 +79,3 @@ def positionals(args: Sequence[str]) -> list[str]:
             break
         out.append(word)
     return out
-
-
-def split_args(entries: Sequence[str]) -> list[str]:
-    """The argv that a recipe's `args` stand for. Raises WordError where an entry is no shell fragment."""
-    return [word for entry in entries for word in read_entry(entry)]

@@ -14,7 +14,7 @@ from console.cluster.model import Node
 from console.services.hub import NodeView
 from console.telemetry.frames import Bad, Frame, FrameReader
 from console.telemetry.freshness import Freshness, State, judge
-from console.telemetry.launch import ProbeOptions, order_census, order_frame, probe_argv
+from console.telemetry.launch import ProbeOptions, order_census, probe_argv
 from console.telemetry.sample import Sample
 from console.telemetry.sampler import Sampler
 from console.transport.base import Link, Stream, TransportError, Trouble
@@ -220,8 +220,3 @@ class NodeWatch:
         which takes as long as keepalives do. The next sample takes it back."""
         if not self.trouble and self._sampler.last is not None and self.freshness(now).state is State.LOST:
             self._broken(QUIET, "it went quiet: no sample comes, though its connection has not broken yet", "")
-
-    async def ask_now(self) -> None:
-        """A frame at once, if a probe is there to ask."""
-        if self._stream is not None:
-            await self._stream.send(order_frame())

@@ -17,7 +17,6 @@ from console.transport.base import Fleet, TransportError
 
 STOP_HEAD = "stop head"
 STOP_WORKERS = "stop workers"
-REMOVE = "remove"
 REMOVE_TIMEOUT_S = 30.0
 KILL_MARGIN_S = 20.0  # after the grace the engine kills, and removing takes its own time on a busy node
 

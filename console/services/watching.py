@@ -39,8 +39,6 @@ from console.services.vigil import Vigil, VigilOptions
 from console.telemetry.sample import Sample
 from console.transport.base import Fleet
 
-FACTS_TIMEOUT_S = 20.0
-FACTS_KEEP_S = 300.0
 NOTICES = 200
 PROBES_START_S = 3.0  # a probe's first frame takes 0.3 s; after this the engine's command is asked
 TICK_LATE_S = 3.0

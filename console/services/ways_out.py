@@ -21,7 +21,6 @@ from console.telemetry.alarms import Alarm
 
 DEADLINE_S: Final = 15.0
 ASK_TMUX_S: Final = 3.0
-TERMINALS: Final = ("off", "auto", "osc9", "osc777", "osc99")
 
 
 class WayError(Exception):

@@ -44,11 +44,6 @@ def order_interval(seconds: float) -> bytes:
     return _order(do="interval", seconds=seconds)
 
 
-def order_label(label: str) -> bytes:
-    """Standard input for a running probe: watch the containers that carry this label (or `label=value`)."""
-    return _order(do="label", label=label)
-
-
 def order_frame() -> bytes:
     """Standard input for a running probe: a frame now."""
     return _order(do="ask")

@@ -242,16 +242,6 @@ def test_strange_folders_are_no_boots(journal: Journal, tmp_path: Path) -> None:
     assert journal.next_number() == 1
 
 
-def test_a_note_is_added_to_a_boot(journal: Journal) -> None:
-    with journal.open_boot("x", now=NOW) as folder:
-        folder.write_summary({"state": "failed"})
-        with pytest.raises(BusyError):
-            journal.amend("1", {"note": "y"})
-    journal.amend("1", {"note": "cold cache"})
-    assert journal.get("1").summary["note"] == "cold cache"
-    assert journal.get("1").summary["state"] == "failed"
-
-
 SECRET = "hunter2-hunter2"
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.recipe.args import flags, positionals, split_args
+from console.recipe.args import flags, positionals
 from console.recipe.words import WordError, read_entry, split_words
 
 
@@ -116,7 +116,8 @@ def test_json_of_brackets_by_the_thousand() -> None:
 
 
 def test_flags() -> None:
-    args = split_args(["serve x", "--max_model_len=8", "-tp 4", "--eager", "--names a b", "--bias -1 -0.5", "-O3"])
+    entries = ["serve x", "--max_model_len=8", "-tp 4", "--eager", "--names a b", "--bias -1 -0.5", "-O3"]
+    args = [word for entry in entries for word in read_entry(entry)]
     assert positionals(args) == ["serve", "x"]
     found = [(f.name, f.values) for f in flags(args)]
     assert found == [
