@@ -9,7 +9,6 @@ import getpass
 import os
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from console.files.recipes import RecipeShelf, load_recipe, load_recipes
 from console.files.settings import Settings, load_settings
 from console.files.themes import load_themes
 from console.recipe.model import Recipe
+from console.services.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from console.services.console_hub import ConsoleHub
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 
 
 CONNECT_AHEAD_S = 10.0
-
-
-class SystemClock:
-    """The machine's own clocks."""
-
-    def wall(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class DiskShelf:

@@ -27,6 +27,7 @@ from console.files.night_store import LOG, NightStore, boot_id
 from console.files.read import read_text
 from console.services.night import NightRunner, Plan, plan_json
 from console.services.night_setup import go_on, set_up
+from console.services.system_clock import SystemClock
 
 VERBS = ("status", "attach", "stop", "resume", "list", "check")
 START_LIMIT_S = 20.0
@@ -38,14 +39,6 @@ OVER = 97
 # -P: the folder that a night is begun in comes first in `sys.path` otherwise, and a `console/` in it, or a module of
 # the standard library's name, would be run all night.
 AGAIN = (sys.executable, "-P", "-m", "console")
-
-
-class SystemClock:
-    def wall(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 async def night(args: argparse.Namespace, world: World, out: Out) -> int:
