@@ -145,14 +145,14 @@ class Engine:
         self.known = seen
         return rows
 
-    def census(self) -> Group:
-        """Everything that carries the label's key, asked now on a line of its own, as the engine inspects it."""
+    def census(self, label: str = "") -> Group:
+        """Everything that carries a label (the watched one's key), asked now on a line of its own, as inspected."""
         if not self.path:
             return {"why": "no socket to ask"}
         try:
             line = UnixHttp(self.path, 5.0)
             try:
-                only = quote(json.dumps({"label": [self.label.split("=")[0]]}))
+                only = quote(json.dumps({"label": [label or self.label.split("=")[0]]}))
                 listed_now = json.loads(line.get("/containers/json?all=1&filters=" + only).read())
                 rows = [inspected(line, str(one["Id"])) for one in listed_now]
             finally:

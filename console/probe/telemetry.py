@@ -132,9 +132,9 @@ class Probe:
                 self.told = gist
                 self.out.frame(dict(self.head("containers"), containers=group))
 
-    def census(self, number: int) -> None:
+    def census(self, number: int, label: str) -> None:
         """In a thread of its own: the engine may take its time."""
-        said = self.engine.census() if self.engine else {"why": "no engine is watched"}
+        said = self.engine.census(label) if self.engine else {"why": "no engine is watched"}
         self.answers.append(dict(self.head("census"), n=number, census=said))
         self.ring()
 
@@ -156,7 +156,8 @@ class Probe:
                 elif order.get("do") == "ask":
                     self.asked = True
                 elif order.get("do") == "census":
-                    threading.Thread(target=self.census, args=(int(order["n"]),), daemon=True).start()
+                    what = (int(order["n"]), str(order.get("label", "")))
+                    threading.Thread(target=self.census, args=what, daemon=True).start()
             except (ValueError, KeyError, AttributeError, TypeError):
                 continue  # an order of a newer console; what it can do here it still does
 

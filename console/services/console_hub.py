@@ -23,7 +23,7 @@ from console.services.controls import Controls
 from console.services.discovery import by_deployment
 from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
-from console.services.helpers import remove_helpers
+from console.services.helpers import LABEL_HELPER, remove_helpers
 from console.services.hub import ControlsView
 from console.services.launch import (
     LIFTED_BY_A_STOP,
@@ -45,6 +45,7 @@ FACTS_KEEP_S = 300.0
 READ_LOG_S = 60.0
 DRAIN_S = 5.0
 NO_LOGS = "does not support reading"  # docker's word of a logging driver that keeps nothing on the node
+SWEEP_WAIT_S = 5.0
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
 
@@ -271,14 +272,18 @@ class ConsoleHub(Preparing):
         self._begin_job("stopping", take_over=take_over)
         try:
             async with self._controls("stopping", must=False, take_over=take_over):
+                # Beside the stop, whose engines take their time to end; a node that hangs does not make it longer.
+                sweep = self._owner.spawn("sweep helpers", self._sweep_helpers())
                 stopped = await self._stop(deployment, grace_s, None, discard_logs)
-                await self._sweep_helpers()
+                await asyncio.wait([sweep], timeout=SWEEP_WAIT_S)
                 return stopped.results
         finally:
             self._end_job()
 
     async def _sweep_helpers(self) -> None:
-        left = await remove_helpers(self._fleet, self._cluster, [n.name for n in self._cluster.nodes])
+        seen = await asyncio.gather(*(self._watches[n.name].census(LABEL_HELPER) for n in self._cluster.nodes))
+        maybe = [n.name for n, rows in zip(self._cluster.nodes, seen, strict=True) if rows != []]
+        left = await remove_helpers(self._fleet, self._cluster, maybe)
         if left:
             words = ", ".join(f"{node}: {len(ids)}" for node, ids in left.items())
             self._tell("info", f"helper containers that a console left behind were removed ({words})")

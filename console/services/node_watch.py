@@ -159,8 +159,9 @@ class NodeWatch:
             return False
         return last.containers.how.startswith("socket ")
 
-    async def census(self, *, timeout: float = CENSUS_S) -> list[Any] | None:
-        """What of ours is on the node, asked of its engine's socket now: containers as inspected, of any shape.
+    async def census(self, label: str = "", *, timeout: float = CENSUS_S) -> list[Any] | None:
+        """What of ours is on the node, asked of its engine's socket now: containers as inspected, of any shape. label:
+        what carries this instead of a deployment's.
 
         None where no probe is there to ask, or it cannot say: then the engine's command line has to be asked."""
         stream = self._stream
@@ -172,7 +173,7 @@ class NodeWatch:
         self._censuses[number] = answer
         try:
             async with asyncio.timeout(timeout):
-                await stream.send(order_census(number))
+                await stream.send(order_census(number, label))
                 return await answer
         except (TransportError, TimeoutError):
             return None

@@ -49,10 +49,10 @@ def order_frame() -> bytes:
     return _order(do="ask")
 
 
-def order_census(number: int) -> bytes:
-    """Standard input for a running probe: what carries a deployment's label, asked of the engine now. The answer is a
-    frame of its own, `part` `census`, with this number as `n`."""
-    return _order(do="census", n=number)
+def order_census(number: int, label: str = "") -> bytes:
+    """Standard input for a running probe: what carries a deployment's label (or this one), asked of the engine now. The
+    answer is a frame of its own, `part` `census`, with this number as `n`."""
+    return _order(do="census", n=number, **({"label": label} if label else {}))
 
 
 def _order(**fields: object) -> bytes:
