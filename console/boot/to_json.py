@@ -12,6 +12,7 @@ from console.base.absent import Absent
 from console.boot.events import Cause, Event
 from console.boot.state import BootState, RankState
 from console.boot.words import stage_now
+from console.enginelog.causes_model import cause_row
 
 SCHEMA = 1
 
@@ -24,21 +25,7 @@ def stamp(at: float | None) -> str | None:
 
 
 def cause_json(cause: Cause | None) -> dict[str, Any] | None:
-    if cause is None:
-        return None
-    return {
-        "class": cause.cls,
-        "sentence": cause.sentence,
-        "action": cause.action,
-        "rank": cause.rank,
-        "node": cause.node,
-        "file": cause.file,
-        "line": cause.line,
-        "stage": cause.stage,
-        "evidence": list(cause.evidence),
-        "victims": list(cause.victims),
-        "at": stamp(cause.at),
-    }
+    return None if cause is None else {**cause_row(cause), "at": stamp(cause.at)}
 
 
 def rank_json(state: BootState, rank: RankState, now: float) -> dict[str, Any]:

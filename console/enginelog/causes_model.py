@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,19 @@ class Diagnosis:
     verdict: Verdict
     cause: Cause | None = None
     others: tuple[Cause, ...] = ()
+
+
+def cause_row(cause: Cause) -> dict[str, Any]:
+    """A cause as `--json` gives it everywhere."""
+    return {
+        "class": cause.cls,
+        "sentence": cause.sentence,
+        "action": cause.action,
+        "rank": cause.rank,
+        "node": cause.node,
+        "file": cause.file,
+        "line": cause.line,
+        "stage": cause.stage,
+        "evidence": list(cause.evidence),
+        "victims": list(cause.victims),
+    }

@@ -11,7 +11,7 @@ from typing import Any, Final
 from console.base.absent import Absent
 from console.enginelog.board import RankLog
 from console.enginelog.causes import find_cause
-from console.enginelog.causes_model import Cause, Diagnosis
+from console.enginelog.causes_model import Cause, Diagnosis, cause_row
 from console.enginelog.diagnose_states import read_states
 from console.enginelog.evidence import RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
@@ -210,20 +210,7 @@ def _world(ranks: Iterable[RankEvidence]) -> int | None:
 
 def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     """As `status` and `diagnose` print it."""
-    if cause is None:
-        return None
-    return {
-        "class": cause.cls,
-        "sentence": cause.sentence,
-        "action": cause.action,
-        "rank": cause.rank,
-        "node": cause.node,
-        "file": cause.file,
-        "line": cause.line,
-        "stage": cause.stage,
-        "evidence": list(cause.evidence),
-        "victims": list(cause.victims),
-    }
+    return None if cause is None else cause_row(cause)
 
 
 def _tripped(text: str) -> str:
