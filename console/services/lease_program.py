@@ -59,6 +59,7 @@ mine=
 drop() { [ -z "$mine" ] || rm -f "$mine"; mine=; }
 say() { mine=$f.$1; rm -f "$mine"; (set -C; printf '%s %s\\n' "$$" "$2" >"$mine") 2>/dev/null; }
 trap drop EXIT
+trap '' PIPE
 trap 'exit 0' TERM HUP INT
 case $2 in
 look)

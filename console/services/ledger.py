@@ -33,6 +33,7 @@ from console.services.model_check_measured import measured_boot
 from console.services.retention import Limits, to_remove
 
 # A boot in one of these is over for the ledger: nothing that is found later changes its verdict.
+_END_OF_CALENDAR: Final = 253_402_300_799.0  # the year 9999
 _OVER: Final = frozenset({"stopped", "failed", UNKNOWN})
 
 
@@ -312,7 +313,7 @@ def summary_row(listed: Listed) -> BootSummary:
         id=entry.id,
         number=entry.number,
         recipe=entry.recipe,
-        started_at=_number(row.get("started_at")) or entry.opened_at,
+        started_at=moment(row.get("started_at")) or entry.opened_at,
         state=str(row.get("state") or UNKNOWN),
         changed=tuple(str(c) for c in changed) if isinstance(changed := row.get("changed"), list) else (),
         cause=str(sentence or entry.trouble or ""),
@@ -335,6 +336,12 @@ def summary_row(listed: Listed) -> BootSummary:
 def _words(error: BaseException) -> str:
     """An error of the disk says what it is; any other is the console's own, and its kind helps to find it."""
     return str(error) if isinstance(error, NightdeckError) else f"{type(error).__name__}: {error}"
+
+
+def moment(value: object) -> float | None:
+    """Epoch seconds that a calendar has, or None for whatever else stands in a row."""
+    number = _number(value)
+    return number if number is not None and 0 < number < _END_OF_CALENDAR else None
 
 
 def _number(value: object) -> float | None:

@@ -17,6 +17,7 @@ from console.recipe.diff import diff_recipes
 from console.recipe.model import Recipe
 from console.services.compare import record_of
 from console.services.keeper import TELEMETRY
+from console.services.ledger import moment
 
 # A longer chart says no more; nights of an hour have some hundred windows a node.
 POINTS = 400
@@ -69,8 +70,7 @@ def _changes(base: Recipe, recipe: Recipe | None) -> tuple[str, ...] | None:
 
 def _boot(listed: Listed, result: Mapping[str, Any]) -> ReportBoot:
     record = record_of(listed)
-    started = record.summary.get("started_at")
-    at = float(started) if isinstance(started, (int, float)) else listed.entry.opened_at
+    at = moment(record.summary.get("started_at")) or listed.entry.opened_at
     series: dict[str, list[tuple[float, float]]] = {}
     for row in read_lines(listed.entry.path / TELEMETRY):
         pair, when, node = row.get("mem_available"), row.get("at"), row.get("node")

@@ -184,7 +184,7 @@ KEYS = (
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(row=st.dictionaries(st.sampled_from(KEYS), ANY, max_size=8), measure=ANY)
 def test_any_row_is_listed_opened_and_reported(
     tmp_path_factory: pytest.TempPathFactory, row: Any, measure: Any
