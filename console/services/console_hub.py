@@ -44,7 +44,6 @@ from console.services.tail import Resume, Tail
 FACTS_KEEP_S = 300.0
 READ_LOG_S = 60.0
 DRAIN_S = 5.0
-NO_LOGS = "does not support reading"  # docker's word of a logging driver that keeps nothing on the node
 SWEEP_WAIT_S = 5.0
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
@@ -399,8 +398,8 @@ class ConsoleHub(Preparing):
             tail.why = f"not read to its end in {READ_LOG_S:.0f} s{': ' + tail.why if tail.why else ''}"
         if tail.state != "ended":
             self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
-            # No such container, or an engine that keeps no logs: then nothing is lost by removing it.
-            return "" if tail.state == "gone" or NO_LOGS in tail.why else tail.why or "it could not be read"
+            # No such container, or none that keeps a log: then nothing is lost by removing it.
+            return "" if tail.state in ("gone", "unkept") else tail.why or "it could not be read"
         return ""
 
     def _tell_kept(self, census: Census) -> None:

@@ -11,6 +11,8 @@ from console.base.clock import Clock
 from console.services.scripts import follow_argv
 from console.transport.base import Link, TransportError, Trouble
 
+# docker's word of a logging driver that keeps nothing on the node: asking again changes nothing.
+NO_LOGS = b"does not support reading"
 _STAMP_LIMIT = 40  # 2026-11-30T03:00:00.123456789Z; podman writes a zone, and both may write fewer digits
 # The engine stamps stdout and stderr apart, so a line can carry an earlier stamp than the one before it. Resuming
 # asks again for this long and drops what is already here, line by line.
@@ -147,7 +149,8 @@ def _parse(stamp: bytes) -> datetime | None:
 
 class Tail:
     """One container's log. sink: whole lines with their stamps, in order. state: `waiting`, `following`, `ended`
-    (the container's log is complete), `gone` (the engine knows no such container), else the transport's trouble."""
+    (the container's log is complete), `gone` (the engine knows no such container), `unkept` (the engine keeps no log of
+    it), else the transport's trouble."""
 
     def __init__(
         self,
@@ -171,9 +174,19 @@ class Tail:
         self.why = ""
         self.cuts = 0
         self.done = asyncio.Event()
+        self._ended_at = 0.0
+
+    def ended_before(self, moment: float) -> bool:
+        """Whether the log came to its end earlier than that, on the console's monotonic clock."""
+        return self.state == "ended" and self.done.is_set() and self._ended_at < moment
+
+    def reopen(self) -> None:
+        """Take the end back; `run` goes on where the log ended."""
+        self.state, self.why = "waiting", ""
+        self.done.clear()
 
     async def run(self) -> None:
-        """Returns when the log is complete or there is no such container; reconnects for ever otherwise."""
+        """Returns when the log is complete or there is none; reconnects for ever otherwise."""
         tries = 0
         while True:
             try:
@@ -188,9 +201,11 @@ class Tail:
                 await asyncio.sleep(_RETRY_S[-1] if slow else _RETRY_S[min(tries, len(_RETRY_S) - 1)])
                 tries += 1
                 continue
-            if delivered or self.state in ("ended", "gone"):
+            over = self.state in ("ended", "gone", "unkept")
+            if delivered or over:
                 tries = 0
-            if self.state in ("ended", "gone"):
+            if over:
+                self._ended_at = self._clock.monotonic()
                 self.done.set()
                 return
             await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
@@ -227,6 +242,8 @@ class Tail:
             self.state = "ended"
         elif b"o such container" in last_words or b"no container with name" in last_words:
             self.state = "gone"
+        elif NO_LOGS in last_words:
+            self.state = "unkept"
         else:
             self.state = "interrupted"
         self.why = last_words[:300].decode("utf-8", "replace")

@@ -114,6 +114,14 @@ async def test_a_container_that_is_gone_ends_the_tail() -> None:
     assert "No such container" in tail.why
 
 
+async def test_a_log_that_the_engine_does_not_keep_is_not_asked_for_again() -> None:
+    said = b"Error response from daemon: configured logging driver does not support reading\n"
+    link = FakeLink("dgx1", streams=[FakeStream([said], Completed(1, b"", said))])
+    tail = Tail(link, "docker", "c", lambda lines: None, ManualClock())
+    await tail.run()
+    assert tail.state == "unkept" and "does not support reading" in tail.why and len(link.asked) == 1
+
+
 async def test_without_following_a_lost_connection_ends_the_read_and_says_so() -> None:
     link = FakeLink("dgx1", streams=[FakeStream([b"2026"], TransportError(Trouble.LOST, "it broke", node="dgx1"))])
     tail = Tail(link, "docker", "c", lambda lines: None, ManualClock(), follow=False)
@@ -183,6 +191,21 @@ async def test_half_a_line_of_a_reader_that_was_killed_is_not_taken_for_the_line
     got: list[bytes] = []
     await Tail(link, "docker", "c", got.extend, ManualClock()).run()
     assert got == whole.split(b"\n")[:-1]
+
+
+async def test_a_log_whose_container_was_started_again_goes_on_where_it_ended() -> None:
+    first = [stamped(1, "one"), stamped(2, "two")]
+    more = [*first, stamped(9_000_000, "after the restart")]
+    streams = [FakeStream([b"\n".join(rows) + b"\n"], Completed(0, b"", b"")) for rows in (first, more)]
+    got: list[bytes] = []
+    clock = ManualClock()
+    tail = Tail(FakeLink("dgx1", streams=streams), "docker", "c", got.extend, clock)
+    await tail.run()
+    assert not tail.ended_before(clock.now) and tail.ended_before(clock.now + 0.1)
+    tail.reopen()
+    assert not tail.ended_before(clock.now + 0.1) and not tail.done.is_set()
+    await tail.run()
+    assert got == more and tail.done.is_set()
 
 
 def test_podman_stamps_with_a_zone_and_fewer_digits() -> None:
