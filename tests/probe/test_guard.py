@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,9 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
     """Run the main loop over these readings, without the thread that asks the engine."""
     monkeypatch.setattr(guard_module, "protect", lambda: 0)
     monkeypatch.setattr(guard_module, "lock_memory", lambda: False)
+    monkeypatch.setattr(guard_module, "hurry", lambda: "")
+    ticks = count()
+    monkeypatch.setattr(guard_module.time, "monotonic", lambda: 0.02 * next(ticks))
 
     def run(values: list[int | None], ways: list[str] | None = None, **more: Any) -> tuple[Guard, list[str]]:
         options = {"deployment": "d", "rank": 0, "container": "c", "loading_floor_bytes": 4 * GIB}
@@ -272,6 +276,15 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 def test_dips_shorter_than_the_readings_asked_for_do_nothing(loop: Any) -> None:
     _, kills = loop([5 * GIB, 3 * GIB, 3 * GIB, 5 * GIB] * 25 + [3 * GIB, 3 * GIB])
     assert kills == []
+
+
+def test_a_guard_that_is_late_itself_needs_no_third_reading(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    monkeypatch.setattr(guard_module.time, "monotonic", lambda: 0.2 * next(ticks))
+    _, kills = loop([5 * GIB, 3 * GIB, 5 * GIB, 3 * GIB, 5 * GIB])
+    assert kills == [], "one reading is none"
+    _, kills = loop([5 * GIB, 3 * GIB, 3 * GIB, 3 * GIB])
+    assert kills == ["kill"]
 
 
 def test_the_floor_itself_is_enough_memory(loop: Any) -> None:
