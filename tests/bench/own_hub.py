@@ -22,6 +22,7 @@ from tests.bench.own import RECIPE, nightdeck, overridden
 from tests.testbed.host import Host
 
 GUARDS_TOLD_S = 3.0
+PROBES_AT_REST_S = 2.0  # a probe's first look at everything is its dearest
 MODEL = "deepseek-ai/DeepSeek-V4.1-Flash"
 
 
@@ -63,11 +64,12 @@ def hub() -> HubApi:
 
 
 async def watched(ground: Ground) -> None:
-    """The console is open, every node has spoken, the plan has been looked at."""
+    """The console is open for a moment, every node has spoken, the plan has been looked at."""
     await overridden(ground)
     _open.hub = await _open.stack.enter_async_context(_world(ground).hub())
     await hub().settled(timeout=30)
     await hub().plan(RECIPE)
+    await asyncio.sleep(PROBES_AT_REST_S)
 
 
 async def gone(ground: Ground) -> None:
