@@ -86,7 +86,7 @@ class Keeper:
     @property
     def writes(self) -> bool:
         """False where another console of this machine writes this boot, or the disk refused."""
-        return self._folder is not None and not self._broken
+        return self._queue is not None and not self._broken and not self._queue.stuck
 
     def _do(self, work: Callable[[BootFolder], None], size: int = 500) -> None:
         queue = self._queue
