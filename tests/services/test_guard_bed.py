@@ -32,7 +32,7 @@ TOP = Path(__file__).resolve().parents[2]
 LXCFS = Path("/var/lib/lxcfs")
 MIB = 1 << 20
 FLOOR = 1024 * MIB
-ROUNDS = int(os.environ.get("NIGHTDECK_GUARD_ROUNDS", "100"))
+ROUNDS = int(os.environ.get("GUARD_ROUNDS", "100"))
 # The product's own policy, with floors that fit hosts of 3 GB.
 POLICY = GuardPolicy(loading_floor_gib=1.0, serving_floor_gib=0.25)
 EATER = r"""
