@@ -45,6 +45,8 @@ ABSENT_AFTER_S = 90.0
 
 LinesSink = Callable[[int, str, Sequence[Record]], None]
 REPLAY_LINES = 50_000
+# What a node says of its containers is a moment old: only after this is "running" news of a log that has ended.
+GOES_ON_AFTER_S = 5.0
 
 
 class Follower:
@@ -257,6 +259,15 @@ class Follower:
                 self._waiting.setdefault(event.rank, (self._clock.monotonic(), node, name))
             else:
                 self._tail(event.rank, node, name)
+            if event.status == "running":
+                self._goes_on(event.rank)
+
+    def _goes_on(self, rank: int) -> None:
+        """A log that came to its end and whose container runs: it was started again, or its engine was."""
+        tail = self.tails.get(rank)
+        if tail is not None and self._follow and tail.ended_before(self._clock.monotonic() - GOES_ON_AFTER_S):
+            tail.reopen()
+            self._owner.spawn(f"log of rank {rank}, again", tail.run())
 
     def _mark_end(self, rank: int) -> None:
         """The stage in which a rank ended; its last lines may come after its container's end."""
