@@ -19,7 +19,7 @@ from console.plan.model import LARGEST_FOREIGN_BOOT, Plan
 from console.plan.render import make_plan
 from console.recipe.model import Recipe, SyncImage
 from console.services.census import Census, Found
-from console.services.controls import Controls
+from console.services.controls import AT_THE_CONSOLE, Controls
 from console.services.discovery import by_deployment
 from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
@@ -295,9 +295,9 @@ class ConsoleHub(Preparing):
     async def look_at_controls(self) -> ControlsView:
         return await self.controls.look()
 
-    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+    async def hold_controls(self, *, take_over: bool = False, doing: str = "") -> ControlsView:
         self._may_act("holding the controls")
-        return await self.controls.hold(take_over=take_over)
+        return await self.controls.hold(take_over=take_over, doing=doing or AT_THE_CONSOLE)
 
     async def ask_controls(self) -> ControlsView:
         self._may_act("asking for the controls")

@@ -51,6 +51,7 @@ class Controls:
         self._asking: asyncio.Task[None] | None = None
         self._work: asyncio.Task[object] | None = None
         self._leaving: asyncio.Task[None] | None = None
+        self._idle = AT_THE_CONSOLE
         self._asks: tuple[str, ...] = ()
         self.view = ControlsView()
 
@@ -84,7 +85,7 @@ class Controls:
                 try:
                     yield lease
                 finally:
-                    lease.rename(*self._who(AT_THE_CONSOLE))
+                    lease.rename(*self._who(self._idle))
                     await asyncio.sleep(0)  # a loss at the last moment is heard here, not by whoever called
             else:
                 async with self._new(doing, "take" if take_over else "hold") as lease:
@@ -130,6 +131,7 @@ class Controls:
                 return self.view
             raise UsageError("an action of this console has the controls already", remedy="wait for its end")
         self._withdraw()
+        self._idle = doing
         await self._enter(self._new(doing, "take" if take_over else "hold"))
         return self.view
 
@@ -156,6 +158,7 @@ class Controls:
             return await self.hold()
         if self._asking is not None and not self._asking.done():
             return self.view
+        self._idle = doing
         left = asyncio.Event()
 
         def waiting(holder: str) -> None:

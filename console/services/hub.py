@@ -304,9 +304,10 @@ class HubApi(Protocol):
         """Ask the nodes who holds the controls now; nothing is changed."""
         ...
 
-    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+    async def hold_controls(self, *, take_over: bool = False, doing: str = "") -> ControlsView:
         """Hold them until released, lost, or the console ends. Raises LeaseHeld (its `holder` says who), unless
-        take_over: then the other's hold ends first, its console becomes read-only and says who took them."""
+        take_over: then the other's hold ends first, its console becomes read-only and says who took them. doing: what
+        others are told of this hold while no action is under way."""
         ...
 
     async def ask_controls(self) -> ControlsView:

@@ -167,7 +167,7 @@ class NightRunner:
         if self._unlocked or (self._controls().state == "mine" and self._controls().lasting):
             return True
         try:
-            await self._hub.hold_controls()
+            await self._hub.hold_controls(doing=f"running the night {clean_line(self._plan.name, limit=60)}")
         except LeaseHeld as held:
             self._wait_for(f"{held.holder or 'somebody'} has the controls")
             await self._pause(LOOK_S)

@@ -257,7 +257,7 @@ class FakeHub:
     async def look_at_controls(self) -> ControlsView:
         return self._snapshot.controls
 
-    async def hold_controls(self, *, take_over: bool = False) -> ControlsView:
+    async def hold_controls(self, *, take_over: bool = False, doing: str = "") -> ControlsView:
         self.calls.append(("hold controls", take_over))
         self.update(controls=ControlsView("mine", "me@here", lasting=True), read_only=False)
         return self._snapshot.controls
