@@ -9,7 +9,6 @@ import os
 import random
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from console.assemble import DiskWorld
@@ -28,17 +27,32 @@ class Deck:
 
     def __init__(self, cluster: Path) -> None:
         self._cluster = cluster
-        self._stack = AsyncExitStack()
+        self._over = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
         self.hub: HubApi = None  # type: ignore[assignment]  # open() makes it
 
     async def open(self) -> HubApi:
-        args: argparse.Namespace = build_parser().parse_args(["--cluster", str(self._cluster), "status"])
-        self.hub = await self._stack.enter_async_context(DiskWorld(args).hub())
+        """One task opens it and closes it, whoever asks: that is how a console lives."""
+        self._over = asyncio.Event()
+        opened: asyncio.Future[HubApi] = asyncio.get_running_loop().create_future()
+        self._life = asyncio.create_task(self._live(opened, self._over))
+        await asyncio.wait((opened, self._life), return_when=asyncio.FIRST_COMPLETED)
+        if self._life.done():
+            await self._life
+        self.hub = opened.result()
         return self.hub
 
+    async def _live(self, opened: asyncio.Future[HubApi], over: asyncio.Event) -> None:
+        args: argparse.Namespace = build_parser().parse_args(["--cluster", str(self._cluster), "status"])
+        async with DiskWorld(args).hub() as hub:
+            opened.set_result(hub)
+            await over.wait()
+
     async def close(self) -> None:
-        await self._stack.aclose()
-        self._stack = AsyncExitStack()
+        self._over.set()
+        if self._life is not None:
+            await self._life
+        self._life = None
 
     async def until(self, wanted: Callable[[Snapshot], bool], what: str, seconds: float = 60) -> Snapshot:
         changed = asyncio.Event()

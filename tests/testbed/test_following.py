@@ -123,9 +123,19 @@ def _coarse(host: Host) -> None:
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     second = rows[-1]["time"][:19]
     out = []
-    for number in range(6000):
+    for number in range(3000):
         row = dict(rows[number % len(rows)])
         row["log"] = f"{number % 3} the same words again and again, as engines write them while they wait\n"
         row["time"] = f"{second}.{number // 40:09d}Z"
         out.append(json.dumps(row))
     file.write_text("\n".join(out) + "\n")
+
+
+@pytest.mark.slow
+async def test_a_rank_that_is_started_again_is_followed_on(bed: Bed, deck: Deck) -> None:
+    await deck.serving()
+    host = bed[5]
+    before = len(written(host))
+    host.docker("restart", "-t", "1", *host.containers())
+    await compare(bed, deck)
+    assert len(written(host)) > before, "it wrote on after its restart"
