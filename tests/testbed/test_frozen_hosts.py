@@ -73,9 +73,10 @@ class Watched:
         except TimeoutError:
             raise AssertionError(f"{what}: not within {seconds:g} s") from None
 
-    def delays(self, node: str, since: float) -> list[float]:
-        """Seconds from the moment a sample was taken to its arrival; host and console share a machine's clock."""
-        return [s.received_at - s.node_time for s in self.samples[node] if s.received_at >= since]
+    def delays(self, node: str, since: float, until: float = 1e18) -> list[float]:
+        """Seconds from the moment a sample was taken to its arrival; host and console share a machine's clock. Only of
+        samples taken in that time: while the test itself makes or ends faults, nobody listens."""
+        return [s.received_at - s.node_time for s in self.samples[node] if since <= s.node_time <= until]
 
     async def close(self) -> None:
         for task in self.tasks:
@@ -105,20 +106,21 @@ async def test_a_short_freeze_shows_its_age_and_ends_by_itself(bed: Bed, watched
     bed[1].stop_sshd(sessions=True)
     bed[2].cut()
     bed[3].freeze()
+    broken = time.monotonic()
     for node in connections:
         await watched.until(lambda n=node: watched.view(n).state == "late", LATE_S + SLACK_S, f"{node} late")  # type: ignore[misc]
         view = watched.view(node)
         assert not isinstance(view.age_s, Absent)
         assert view.age_s == pytest.approx(since_last(watched, node), abs=0.5)
         assert view.why.startswith("no sample for") and isinstance(view.sample, Sample), "what it had stays"
-    healthy = [d for n in range(4, 9) for d in watched.delays(f"spark{n}", begun)]
+    healthy = [d for n in range(4, 9) for d in watched.delays(f"spark{n}", broken)]
     bed.calm()
     for node, before in connections.items():
         await watched.until(lambda n=node: watched.view(n).state == "fresh", 30, f"{node} fresh again")  # type: ignore[misc]
         now = watched.fleet.link(node)._opened  # type: ignore[attr-defined]
         # Thawed before its keepalive gave up, the same connection goes on; a busy machine may have taken longer.
         assert now is before or time.monotonic() - begun > 6.0
-    assert len(healthy) > 10 and statistics.median(healthy) < 0.1
+    assert len(healthy) > 5 and statistics.median(healthy) < 0.1
 
 
 async def test_another_boot_id_is_a_reboot_told_once(bed: Bed, watched: Watched) -> None:
@@ -150,6 +152,7 @@ async def test_frozen_hosts_are_lost_in_time_left_in_peace_and_found_again(bed: 
         bed[1].stop_sshd(sessions=True)
         bed[2].cut()
         bed[4].freeze()
+        broken = time.monotonic()
         for node in frozen:
             await watched.until(lambda n=node: since_last(watched, n) >= 2.0, 2.0 + SLACK_S, f"{node} silent")  # type: ignore[misc]
             age = watched.view(node).age_s
@@ -182,7 +185,7 @@ async def test_frozen_hosts_are_lost_in_time_left_in_peace_and_found_again(bed: 
         await watched.until(lambda n=node: watched.view(n).state == "fresh", 60, f"{node} fresh again")  # type: ignore[misc]
     print(f"found again {time.monotonic() - thawed:.1f} s after the thaw")
     for node in ("spark5", "spark6", "spark7", "spark8"):
-        late = watched.delays(node, begun)
+        late = watched.delays(node, broken, thawed - 1.0)
         print(f"{node}: usual {1e3 * usual[node]:.0f} ms, worst during the faults {1e3 * max(late):.0f} ms")
         # The worst of some hundred under a load of other tests is that load's; nine of ten must not be.
         assert statistics.quantiles(late, n=10)[-1] < 0.1 + usual[node]
