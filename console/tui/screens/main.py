@@ -31,7 +31,7 @@ from console.tui.spans import clip, line_width, safe, spread
 
 DRAW_S: Final = 0.25  # at most four pictures a second
 LOOK_S: Final = 20.0  # how often the nodes are asked who has the controls, while it is not us
-STACK_COLUMNS: Final = 110
+STACK_COLUMNS: Final = 122  # a node fits into one line from here on
 STACK_ROWS: Final = 34
 SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
 
