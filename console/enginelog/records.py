@@ -186,7 +186,7 @@ class Decoder:
 
     def _planned(self, lines: list[str], skeletons: list[bytes], out: list[Record]) -> None:
         """Lines of known shapes by their plans, the others the long way. Dense, because all that comes goes through."""
-        known, new, rank, writers = _PLANS.known, object.__new__, self.rank, self._writers
+        known, new, rank, writers, opened = _PLANS.known, object.__new__, self.rank, self._writers, self._open
         last, last_at, clock, clock_at = "", 0.0, "", self._log_at
         for index, (line, skeleton) in enumerate(zip(lines, skeletons, strict=True), self.lines):
             plan = known.get(skeleton)
@@ -198,14 +198,14 @@ class Decoder:
             cr, turns, hints = flags
             draft = new(_Draft)
             if stamped:
-                second = line[:19]
-                if second != last:
-                    found = shape.epoch_seconds(second, "Z")
-                    if found is None:
+                minute = line[:17]
+                if minute != last or line[17] > "5":
+                    found = shape.epoch_seconds(minute + "00", "Z")
+                    if found is None or line[17] > "5":
                         self._line(line, index, out)
                         continue
-                    last, last_at = second, found
-                draft.docker_at = last_at + int(line[20:29]) / 1e9
+                    last, last_at = minute, found
+                draft.docker_at = last_at + int(line[17:19]) + int(line[20:29]) / 1e9
             else:
                 draft.docker_at = None
             if paren >= 0:
@@ -230,9 +230,10 @@ class Decoder:
             draft.kind = kind
             draft.earlier = ""
             draft.hints = hints
-            draft.continuation = (cr or turns or bool(self._open)) and self._continues(
-                (draft.process, draft.pid, kind == "engine"), said, cr
-            )
+            if cr or turns or opened:
+                draft.continuation = self._continues((draft.process, draft.pid, kind == "engine"), said, cr)
+            else:
+                draft.continuation = False
             draft.__class__ = Record  # type: ignore[assignment]
             out.append(draft)  # type: ignore[arg-type]
 
