@@ -20,7 +20,9 @@ from console.files.packed import blocks, members, pack
 
 MARKS: Final = "marks.json"
 _LOG: Final = re.compile(r"rank([0-9]{1,6})\.log(\.gz)?")
-_KEPT: Final = re.compile(r"(?:[a-z_]+\.jsonl?|recipe\.toml|rank[0-9]{1,6}\.log(?:\.gz)?|measure[0-9]*\.json)")
+_KEPT: Final = re.compile(
+    r"(?:[a-z_]+\.jsonl?|recipe\.toml|rank[0-9]{1,6}\.(?:guard|log(?:\.gz)?)|measure[0-9]*\.json)"
+)
 _BLOCK: Final = 1 << 20
 _LARGEST_MARKS: Final = 1 << 20
 

@@ -83,8 +83,8 @@ def test_two_boots_compared_measured_and_kept(small: Callable[..., Ran], tmp_pat
     assert all(row["mem_available"][0] <= row["mem_available"][1] for row in telemetry)
     # The boot before was packed when this one opened; both can be read.
     before = next(boots_folder().glob("b0001-*"))
-    assert sorted(p.name for p in before.glob("rank*")) == ["rank0.log.gz", "rank1.log.gz"]
-    assert sorted(p.name for p in boot.glob("rank*")) == ["rank0.log", "rank1.log"]
+    assert sorted(p.name for p in before.glob("rank*.log*")) == ["rank0.log.gz", "rank1.log.gz"]
+    assert sorted(p.name for p in boot.glob("rank*.log*")) == ["rank0.log", "rank1.log"]
     assert run("diagnose", str(before)).out.startswith("healthy")
 
     assert run("boots", "note", "1", "the", "first").code == 0

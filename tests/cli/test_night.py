@@ -58,7 +58,7 @@ class NightLab:
         assert ran.code == 0, ran.err
         return json.loads(ran.out)
 
-    def until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60.0) -> dict[str, Any]:
+    def until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 110.0) -> dict[str, Any]:
         limit = time.monotonic() + seconds
         while True:
             row = self.status()

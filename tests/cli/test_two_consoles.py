@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from console.services.lease import Lease
 from tests.cli.conftest import LabConsole, MakeLab, Ran
 from tests.cli.test_ledger_commands import write
@@ -50,6 +52,10 @@ async def test_the_one_who_is_refused_hears_who_holds_it(lab: MakeLab, tmp_path:
     fleet = make_fleet(cluster, SystemClock())
     try:
         async with Lease(fleet, [n.name for n in cluster.nodes], "ann@desk, launching glm-8x", since="02:58:11 UTC"):
+            child = console.start("--json", "controls")
+            seen = await asyncio.to_thread(finished, child)
+            assert (seen.code, seen.json["state"]) == (0, "other"), seen.err
+            assert seen.json["holder"] == "ann@desk, launching glm-8x since 02:58:11 UTC"
             for words in (("launch", "small"), ("stop",), ("restart", "small")):
                 child = console.start("--recipes", str(recipes), *words)
                 ran = await asyncio.to_thread(finished, child)
@@ -59,6 +65,7 @@ async def test_the_one_who_is_refused_hears_who_holds_it(lab: MakeLab, tmp_path:
         await fleet.close()
 
 
+@pytest.mark.slow
 async def test_the_controls_are_looked_at_asked_for_and_taken(lab: MakeLab, tmp_path: Path) -> None:
     import asyncio
 
