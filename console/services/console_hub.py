@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets as random_secrets
 from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from console.base.absent import NOT_SAMPLED, Absent
 from console.base.errors import NightdeckError, UsageError
 from console.base.secrets import mask_text, secret_values
 from console.base.text import clean_line
-from console.boot.events import Acted, BootFailed, BootOpened, Event, RankRef
+from console.boot.events import Acted, BootFailed, BootOpened, RankRef
 from console.boot.state import BootState
 from console.cluster.facts import NodeFacts
 from console.plan.model import LARGEST_FOREIGN_BOOT, Plan
 from console.plan.render import make_plan
 from console.recipe.model import Recipe, SyncImage
-from console.services.census import Census, Found
-from console.services.controls import AT_THE_CONSOLE, Controls
-from console.services.discovery import by_deployment
+from console.services.census import Census
 from console.services.facts_book import Facts, FactsBook
 from console.services.follower import Follower
-from console.services.helpers import LABEL_HELPER, remove_helpers
-from console.services.hub import ControlsView
 from console.services.launch import (
     LIFTED_BY_A_STOP,
     Launch,
@@ -36,49 +31,20 @@ from console.services.lease import Lease
 from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preflighted import with_preflight
-from console.services.preparing import Preparing, syncing
+from console.services.preparing import syncing
 from console.services.smoke import api_address, ask_health
-from console.services.stop import Stop
-from console.services.tail import Resume, Tail
+from console.services.stopping import Stopping
 
 FACTS_KEEP_S = 300.0
-READ_LOG_S = 60.0
-DRAIN_S = 5.0
-SWEEP_WAIT_S = 5.0
 LAUNCH_FACTS_KEEP_S = 15.0  # what was shown a moment ago still holds; what runs on a node does not hold longer
 
 
-class ConsoleHub(Preparing):
-    """`HubApi`: `Preparing` and the actions. One action that changes nodes at a time."""
+class ConsoleHub(Stopping):
+    """`HubApi`: `Stopping`, plans, launch and restart. One action that changes nodes at a time."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._facts = FactsBook(self._fleet, self._cluster, self._clock)
-        self.controls = Controls(
-            self._fleet,
-            [n.name for n in self._cluster.nodes],
-            self._by,
-            self._clock,
-            told=self._tell,
-            acted=self._acted,
-            changed=self._controls_changed,
-        )
-
-    async def close(self) -> None:
-        """A command that returns at once still waits until its guards stand."""
-        await self.vigil.guards_stand()
-        await self.controls.close()
-        await super().close()
-
-    def _acted(self, action: str, detail: str) -> None:
-        """Into the journal of the boot on show; without one the notice alone tells."""
-        shown = self._followers.get(self._show or "")
-        if shown is not None:
-            shown.apply(Acted(self._clock.wall(), action, detail, self._by))
-
-    def _controls_changed(self) -> None:
-        self._controls_view = self.controls.view
-        self._touch()
 
     # -- facts and plans ----------------------------------------------------------------------------------------
 
@@ -260,157 +226,6 @@ class ConsoleHub(Preparing):
         self._choose()
         return follower
 
-    async def stop(
-        self,
-        deployment: str | None = None,
-        *,
-        grace_s: float = 30.0,
-        take_over: bool = False,
-        discard_logs: bool = False,
-    ) -> Mapping[str, tuple[str, str]]:
-        self._begin_job("stopping", take_over=take_over)
-        try:
-            async with self._controls("stopping", must=False, take_over=take_over):
-                # Beside the stop, whose engines take their time to end; a node that hangs does not make it longer.
-                sweep = self._owner.spawn("sweep helpers", self._sweep_helpers())
-                stopped = await self._stop(deployment, grace_s, None, discard_logs)
-                await asyncio.wait([sweep], timeout=SWEEP_WAIT_S)
-                return stopped.results
-        finally:
-            self._end_job()
-
-    async def _sweep_helpers(self) -> None:
-        seen = await asyncio.gather(*(self._watches[n.name].census(LABEL_HELPER) for n in self._cluster.nodes))
-        maybe = [n.name for n, rows in zip(self._cluster.nodes, seen, strict=True) if rows != []]
-        left = await remove_helpers(self._fleet, self._cluster, maybe)
-        if left:
-            words = ", ".join(f"{node}: {len(ids)}" for node, ids in left.items())
-            self._tell("info", f"helper containers that a console left behind were removed ({words})")
-
-    def _controls(
-        self, doing: str, override: Sequence[str] = (), *, must: bool = True, take_over: bool = False
-    ) -> AbstractAsyncContextManager[Lease]:
-        return self.controls.during(doing, override=override, must=must, take_over=take_over)
-
-    async def look_at_controls(self) -> ControlsView:
-        return await self.controls.look()
-
-    async def hold_controls(self, *, take_over: bool = False, doing: str = "") -> ControlsView:
-        self._may_act("holding the controls")
-        return await self.controls.hold(take_over=take_over, doing=doing or AT_THE_CONSOLE)
-
-    async def ask_controls(self) -> ControlsView:
-        self._may_act("asking for the controls")
-        return await self.controls.ask()
-
-    async def release_controls(self) -> ControlsView:
-        return await self.controls.release()
-
-    async def _stop(
-        self, deployment: str | None, grace_s: float, census: Census | None, discard_logs: bool = False
-    ) -> Stop:
-        """The stop, carried out: its results, and what was left."""
-        before = census if census is not None else await self._census()
-        self._adopt(before)
-        which = None if deployment == "*" else deployment or self._only(before)
-        follower = self._followers.get(which or self._show or "")
-
-        def emit(event: Event) -> None:
-            if follower is not None:
-                follower.apply(event)
-
-        stop = Stop(
-            self._fleet,
-            self._cluster,
-            self._clock,
-            emit,
-            deployment=which,
-            grace_s=grace_s,
-            collect=self._collect,
-            by=self._by,
-            quick=self._quick,
-            sees=self._sees,
-            discard_logs=discard_logs,
-        )
-        await stop.run(before)
-        self._choose()
-        return stop
-
-    def _only(self, census: Census) -> str | None:
-        """The deployment that is meant when none is named. Raises UsageError where several live."""
-        groups = by_deployment(census)
-        live = [name for name, rows in groups.items() if any(f.alive for f in rows)]
-        if self._show in live:
-            return self._show
-        if len(live) > 1:
-            raise UsageError(
-                f"several deployments live: {', '.join(live)}", remedy="name one, or use --all for everything of ours"
-            )
-        if live:
-            return live[0]
-        if self._show in groups:
-            return self._show
-        return next(reversed(groups), None) if groups else self._show or "-"
-
-    async def _collect(self, rows: Sequence[Found]) -> Mapping[str, str]:
-        """Save what the containers still hold, before they are removed: of those that could not be, by id, why."""
-        followed = {r.deployment for r in rows} & self._followers.keys()
-        for name in followed:
-            self._followers[name].keep_states([r for r in rows if r.deployment == name])
-        if self._follow:
-            await asyncio.gather(*(self._followers[name].drained(DRAIN_S) for name in followed))
-        unread = [r for r in rows if not (self._read_whole(r) and self._ledger.keeps(r.deployment))]
-        said = await asyncio.gather(*(self._read_log(r) for r in unread))
-        read = {row.id: why for row, why in zip(unread, said, strict=True)}
-        # Then the containers go, and with them the nodes' own copies: ours are on the disk before.
-        disk = await asyncio.to_thread(self._ledger.unsaved, {r.deployment for r in rows})
-        why = {r.id: disk.get(r.deployment) or read.get(r.id, "") for r in rows if r.rank is not None}
-        return {ident: reason for ident, reason in why.items() if reason}
-
-    def _read_whole(self, row: Found) -> bool:
-        follower = self._followers.get(row.deployment)
-        tail = follower.tails.get(row.rank) if follower is not None and row.rank is not None else None
-        return tail is not None and tail.state == "ended" and self._follow
-
-    async def _read_log(self, row: Found) -> str:
-        """One log, once, into the journal; why it is not whole there. That is told, and keeps no node from stopping."""
-        if row.rank is None:
-            return ""
-        now, secrets = self._clock.wall(), self._secrets_of(row.recipe)
-        keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=now, secrets=secrets)
-        resume = Resume()
-        resume.seed(keeper.held_lines(row.rank))
-        rank = row.rank
-        node = self._cluster.node(row.node)
-        tail = Tail(
-            self._fleet.link(row.node),
-            node.container_cli if node is not None else "docker",
-            row.id,
-            lambda lines: keeper.log(rank, lines),
-            self._clock,
-            follow=False,
-            resume=resume,
-        )
-        try:
-            async with asyncio.timeout(READ_LOG_S):
-                await tail.run()
-        except TimeoutError:
-            tail.why = f"not read to its end in {READ_LOG_S:.0f} s{': ' + tail.why if tail.why else ''}"
-        if tail.state != "ended":
-            self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
-            # No such container, or none that keeps a log: then nothing is lost by removing it.
-            return "" if tail.state in ("gone", "unkept") else tail.why or "it could not be read"
-        return ""
-
-    def _tell_kept(self, census: Census) -> None:
-        """Ended containers stand in no launch's way, and what they hold may be the only copy."""
-        rows = [f for found in census.values() if isinstance(found, tuple) for f in found if not f.alive]
-        if rows:
-            names = ", ".join(f"{f.node}: {f.name} ({f.status})" for f in rows[:8])
-            more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
-            remedy = "`nightdeck stop --all` saves their logs and removes them"
-            self._tell("warn", f"kept of earlier boots: {names}{more}; {remedy}")
-
     async def restart(
         self,
         recipe: str | None = None,
@@ -472,12 +287,6 @@ class ConsoleHub(Preparing):
 
     async def note(self, text: str) -> None:
         self._shown().apply(Acted(self._clock.wall(), "note", clean_line(mask_text(text), limit=500), self._by))
-
-    def _shown(self) -> Follower:
-        shown = self._followers.get(self._show or "")
-        if shown is None:
-            raise UsageError("there is no boot to do this to")
-        return shown
 
     async def smoke(self) -> Mapping[str, Any]:
         if self._show is None:

@@ -18,8 +18,8 @@ from console.cluster.model import Cluster, Node
 from console.files.atomic import DiskError
 from console.files.boot_folder import BootFolder
 from console.files.journal import Journal
-from console.services import console_hub
 from console.services import keeper as keepers
+from console.services import stopping
 from console.services.console_hub import ConsoleHub
 from console.services.ledger import Ledger
 from console.services.stop import in_words
@@ -89,8 +89,8 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(console_hub, "READ_LOG_S", 0.3)
-    monkeypatch.setattr(console_hub, "DRAIN_S", 0.3)
+    monkeypatch.setattr(stopping, "READ_LOG_S", 0.3)
+    monkeypatch.setattr(stopping, "DRAIN_S", 0.3)
     made = Bench(tmp_path)
     yield made
     await made.hub.close()
