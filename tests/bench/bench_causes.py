@@ -39,31 +39,36 @@ def accuracy() -> None:
 
 
 def measure(name: str, streams: list[bytes]) -> float:
-    """Lines per second of this process's own time, from bytes to records, stages and causes."""
-    board = BoardTracker(RANKS)
-    collectors = [CauseCollector(rank) for rank in range(RANKS)]
+    """Lines per second of this process's own time, from bytes to records, stages and causes; best of three."""
     pieces = [
         (rank, stream[start : start + CHUNK])
         for start in range(0, max(map(len, streams)), CHUNK)
         for rank, stream in enumerate(streams)
         if start < len(stream)
     ]
+    lines = sum(stream.count(b"\n") for stream in streams)
+    seconds, asked = min(_once(pieces) for _ in range(3))
+    rate = lines / seconds
+    note = "" if rate >= GOAL else "below the goal"
+    print(f"{name:<28} {lines:>9,} lines {rate:>11,.0f} lines/s, asked in {asked * 1000:.1f} ms {note}")
+    return rate
+
+
+def _once(pieces: list[tuple[int, bytes]]) -> tuple[float, float]:
+    """Seconds to read, and to ask once for the cause."""
+    board = BoardTracker(RANKS)
+    collectors = [CauseCollector(rank) for rank in range(RANKS)]
     gc.collect()
     begin = time.process_time()
     for rank, piece in pieces:
         collectors[rank].feed(board.feed(rank, piece))
     seconds = time.process_time() - begin
-    lines = sum(stream.count(b"\n") for stream in streams)
     begin = time.process_time()
     ranks = tuple(
         RankEvidence(r, trail=c.trail(), cells=board.ranks[r].tracker.cells()) for r, c in enumerate(collectors)
     )
     find_cause(Evidence(ranks))
-    asked = time.process_time() - begin
-    rate = lines / seconds
-    note = "" if rate >= GOAL else "below the goal"
-    print(f"{name:<28} {lines:>9,} lines {rate:>11,.0f} lines/s, asked in {asked * 1000:.1f} ms {note}")
-    return rate
+    return seconds, time.process_time() - begin
 
 
 def main() -> None:
