@@ -30,7 +30,7 @@ TABLES: dict[str, tuple[str, tuple[Measure, ...]]] = {
 # These need no host, only this machine's disk.
 DISK: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "ledger": ("2,000 boots", own_ledger.LEDGER),
-    "logs": ("a log of 5,000,000 lines", own_ledger.LOGS),
+    "search": ("a log of 5,000,000 lines", own_ledger.LOGS),
 }
 
 # These bring up labs of their own, in other processes.
