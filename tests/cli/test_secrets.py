@@ -65,14 +65,14 @@ def test_no_secret_is_anywhere_in_clear(lab: MakeLab, tmp_path: Path) -> None:
         return ran
 
     for words in (
-        ("recipes", "small"), ("--json", "recipes", "small"), ("plan", "small"), ("plan", "small", "--full"),
+        ("recipes", "small"), ("--json", "recipes", "small"), ("plan", "small", "--full"),
         ("--json", "plan", "small"), ("--json", "preflight", "small"),
     ):  # fmt: skip
         run(*words)
     launched = run("--json", "launch", "small", "--note", f"with {PLANTED['token by look']}")
     assert launched.code == 0, launched.err
     for words in (
-        ("status",), ("--json", "status"), ("--json", "logs"), ("logs", "--rank", "1"),
+        ("--json", "status"), ("--json", "logs"),
         ("launch", "small"), ("stop", "--grace", "1"), ("--json", "boots"), ("boots", "1"), ("--json", "boots", "1"),
         ("--json", "diff", "small"), ("logs", "1"), ("logs", "1", "--grep", "args"),
         ("replay", "1", "--events"), ("--json", "replay", "1"), ("boots", "export", "1", "-o", str(tmp_path / "x.tgz")),
