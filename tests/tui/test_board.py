@@ -207,7 +207,5 @@ def test_figures_that_no_longer_come_say_how_old_they_are_and_why() -> None:
     assert "KV 12 %" in fresh and " old" not in fresh
     late = plain(clock_line(replace(boot, stats_why="/metrics says 404"), NOW + 600, 400, UNICODE))
     assert "accepted 3.57  10 m old: /metrics says 404" in late
-    none = plain(
-        clock_line(replace(boot, stats={}, stats_at=None, stats_why="connection refused"), NOW, 400, UNICODE)
-    )
+    none = plain(clock_line(replace(boot, stats={}, stats_at=None, stats_why="connection refused"), NOW, 400, UNICODE))
     assert "no figures of the engine: connection refused" in none
