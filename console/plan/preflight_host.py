@@ -104,7 +104,7 @@ def _swap(name: str, fact: LaunchFacts) -> Iterator[Finding]:
     text = (
         f"{size_text(used)} of {size_text(total)} swap in use" if used >= SWAP_USED else f"{size_text(total)} of swap"
     )
-    yield finding(code, text, node=name, observed=size_text(used), expected="no swap")
+    yield finding(code, text, node=name, observed=f"{size_text(used)} in use", expected="no swap")
 
 
 def _clocks(present: Mapping[str, LaunchFacts]) -> Iterator[Finding]:
