@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,18 @@ class Console:
         processes.until(told, 120, "the status tells of the loss")
         return seen[-1]
 
+    def failing(self, *options: str, recipe: str = RECIPE, first: Sequence[str] = ()) -> dict[str, Any]:
+        """The cause of a launch that must fail, as it is told and as its kept boot tells it; nothing is left."""
+        code, said = self(*first, "launch", recipe, "--nodes", str(self.nodes), *options)
+        assert code == 1
+        status = said[-1]["deployments"][0]
+        assert status["state"] == "failed"
+        cause = dict(status["cause"])
+        self.stop()
+        kept = self.diagnosed()["cause"]
+        assert (kept["class"], kept["rank"]) == (cause["class"], cause["rank"])
+        return cause
+
     def stop(self) -> None:
         """Stop, believe it, and look."""
         code, said = self("stop")
@@ -119,6 +131,10 @@ def bed(engine_bed: Bed) -> Bed:
 @pytest.fixture
 def two(bed: Bed, tmp_path: Path) -> Console:
     return Console(bed, tmp_path, 2)
+
+
+def serves(host: Host) -> bool:
+    return host.exec("curl", "-s", "-m", "2", "-o", "/dev/null", "http://127.0.0.1:8000/", check=False).returncode == 0
 
 
 def ask(bed: Bed) -> tuple[int, dict[str, Any]]:
@@ -184,6 +200,53 @@ def test_a_killed_worker_process_inside_the_container_is_found(two: Console) -> 
     assert (cause["class"], cause["rank"], cause["file"]) == ("killed_from_outside", 1, "rank1.log")
     two.stop()
     assert two.diagnosed()["cause"]["class"] == "killed_from_outside"
+
+
+def test_a_node_that_is_cut_off_while_it_serves_is_out_of_sight_and_not_dead(two: Console) -> None:
+    two.launch()
+    two.bed[2].cut()
+    status = two.until_failing()
+    assert (status["cause"]["class"], status["cause"]["rank"]) == ("node_unreachable", 1)
+    assert next(rank for rank in status["ranks"] if rank["rank"] == 1)["state"] in ("unknown", "unreachable")
+    two.bed[2].heal()
+    processes.until(lambda: two.deployment()["state"] == "ready", 120, "ready again once the link is back")
+    two.stop()
+
+
+def test_a_port_that_is_taken_is_named(two: Console) -> None:
+    listener = two.bed[1].exec("sh", "-c", "python3 -m http.server 8000 >/dev/null 2>&1 & echo $!").stdout.strip()
+    try:
+        processes.until(lambda: serves(two.bed[1]), 30, "the other server listens")
+        refused, _ = two("launch", RECIPE, "--nodes", "2")
+        assert refused == 1 and two.bed[2].containers() == [], "seen before anything starts"
+        cause = two.failing("--override", "port-busy")
+    finally:
+        two.bed[1].exec("kill", listener)
+    assert (cause["class"], cause["rank"], cause["file"]) == ("port_in_use", 0, "rank0.log")
+
+
+def test_a_flag_that_the_engine_does_not_know_is_named(two: Console) -> None:
+    folder = two.state / "recipes" / "typo"
+    folder.mkdir(parents=True)
+    text = (ROOT / "recipes" / RECIPE / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(text.replace('"--enforce-eager"', '"--enforce-eagre"'))
+    cause = two.failing(recipe="typo", first=("--recipes", str(folder.parent)))
+    assert (cause["class"], cause["file"]) == ("unrecognized_argument", f"rank{cause['rank']}.log")
+    assert "--enforce-eagre" in " ".join(cause["evidence"])
+
+
+def test_weights_that_are_cut_short_on_one_node_are_named(two: Console) -> None:
+    host, weights = two.bed[2], engine.MODEL_ON_NODE / "model.safetensors"
+    host.exec(
+        "sh", "-c", f"cp {weights} /tmp/short && truncate -s -4096 /tmp/short && mount --bind /tmp/short {weights}"
+    )
+    try:
+        refused, _ = two("launch", RECIPE, "--nodes", "2")
+        assert refused == 1 and host.containers() == [], "seen before anything starts"
+        cause = two.failing("--override", "model-truncated")
+    finally:
+        host.exec("umount", str(weights))
+    assert (cause["class"], cause["rank"], cause["file"]) == ("damaged_weights", 1, "rank1.log")
 
 
 def test_a_console_that_is_killed_in_mid_boot_loses_no_line(two: Console) -> None:
