@@ -16,6 +16,7 @@ from console.boot.events import (
     NodeBack,
     NodeLost,
     RankProgress,
+    StopEnded,
     StopStarted,
 )
 from console.boot.reduce import opened, reduce, reduce_all
@@ -31,6 +32,7 @@ from console.services.census import Found, epoch
 from console.services.explain import Explainer, is_evidence
 from console.services.ledger import Keeper
 from console.services.log_store import RecentRecords
+from console.services.others_stop import OthersStop, WhoStops
 from console.services.progress import ProgressTeller
 from console.services.tail import Resume, Tail, slices
 from console.services.tasks import Owner
@@ -47,13 +49,14 @@ LinesSink = Callable[[int, str, Sequence[Record]], None]
 REPLAY_LINES = 50_000
 # What a node says of its containers is a moment old: only after this is "running" news of a log that has ended.
 GOES_ON_AFTER_S = 5.0
+OTHERS_STOP_S = 180.0
 
 
 class Follower:
     """One deployment, from its opening to its end. heard: each event after it was added up.
 
     lines: each batch of records of a rank (rank, node, records), in the rank's order. secrets: masked in its logs.
-    earlier: seconds by stage of earlier boots of the recipe."""
+    earlier: seconds by stage of earlier boots of the recipe. who_stops: asked before an end is told."""
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Follower:
         follow: bool = True,
         secrets: frozenset[str] = frozenset(),
         earlier: Sequence[Mapping[Stage, float]] = (),
+        who_stops: WhoStops | None = None,
     ) -> None:
         self.state: BootState = opened(event)
         self._fleet = fleet
@@ -90,6 +94,8 @@ class Follower:
         self._ended_at = 0.0
         self._explainer = Explainer(self.board, cluster)
         self._stop_at: float | None = None
+        self._others = None if who_stops is None else OthersStop(who_stops, clock, owner)
+        self._others_at: float | None = None
         self._launching = not event.adopted
         self._waiting: dict[int, tuple[float, str, str]] = {}
         self._settled_at = 0.0
@@ -212,14 +218,35 @@ class Follower:
             text = row.labels.get("nightdeck.rank", "")
             if text.isascii() and text.isdecimal():
                 rows[int(text)] = row
-        for rank in self.state.ranks:
-            if rank.node not in (node, ""):
-                continue
+        mine = [r for r in self.state.ranks if r.node in (node, "")]
+        if self._others is not None and self._stop_at is None and not self._launching and not self.state.phase.over:
+            ends = any(r.status == "running" and _ended_now(rows.get(r.rank)) for r in mine)
+            if self._others.keeps(node, answer, self.state.launched_at, ends=ends, told=self._whose_stop):
+                return
+        for rank in mine:
             seen = rows.get(rank.rank)
             if seen is not None:
                 self._seen(rank.rank, seen, node)
             elif rank.node and not self._launching and (rank.status is not None or self._late()):
                 self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent"))
+
+        self._others_end()
+
+    def _whose_stop(self, by: str, kept: Mapping[str, Containers]) -> None:
+        if by and self._stop_at is None:
+            self._others_at = self._clock.monotonic()
+            self.apply(StopStarted(self._clock.wall(), by))
+        for node, answer in kept.items():
+            self.containers(node, answer)
+
+    def _others_end(self) -> None:
+        """Another console's stop is over for us when nothing is left, or when it takes longer than any stop."""
+        if self._others_at is None or self.state.phase is not Phase.STOPPING:
+            return
+        if all(r.status == "absent" for r in self.state.ranks):
+            self.apply(StopEnded(self._clock.wall(), "stopped"))
+        elif self.state.stop_result is None and self._clock.monotonic() - self._others_at > OTHERS_STOP_S:
+            self.apply(StopEnded(self._clock.wall(), "partly"))
 
     def _late(self) -> bool:
         return self._clock.wall() - max(self.state.launched_at, self._settled_at) > ABSENT_AFTER_S
@@ -399,3 +426,7 @@ class Follower:
             return
         finally:
             self._tell_progress(lines=True)
+
+
+def _ended_now(row: Container | None) -> bool:
+    return row is None or (isinstance(row.state, str) and row.state in GONE)

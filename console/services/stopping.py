@@ -16,6 +16,7 @@ from console.services.follower import Follower
 from console.services.helpers import LABEL_HELPER, remove_helpers
 from console.services.hub import ControlsView
 from console.services.lease import Lease
+from console.services.others_stop import stops
 from console.services.preparing import Preparing
 from console.services.stop import Stop
 from console.services.tail import Resume, Tail
@@ -87,6 +88,10 @@ class Stopping(Preparing):
         self, doing: str, override: Sequence[str] = (), *, must: bool = True, take_over: bool = False
     ) -> AbstractAsyncContextManager[Lease]:
         return self.controls.during(doing, override=override, must=must, take_over=take_over)
+
+    async def _who_stops(self, launched_at: float) -> str:
+        view = await self.controls.look()
+        return view.holder if view.state == "other" and stops(view.holder, launched_at) else ""
 
     async def look_at_controls(self) -> ControlsView:
         return await self.controls.look()

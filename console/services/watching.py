@@ -393,6 +393,11 @@ class Watching:
         checks = recipe.smoke if recipe is not None else ()
         return self._open(event, secrets=self._secrets_of(event.recipe), checks=checks)
 
+    async def _who_stops(self, launched_at: float) -> str:
+        """Which other console ends a deployment launched then; "" none."""
+        del launched_at
+        return ""
+
     def _secrets_of(self, slug: str) -> frozenset[str]:
         """What a deployment of a recipe may echo. A recipe that was edited since seldom has other secrets, and a value
         masked too many costs nothing, so its text need not be the deployment's."""
@@ -416,6 +421,7 @@ class Watching:
             follow=self._follow,
             secrets=secrets,
             earlier=self._ledger.stage_times(event.recipe),
+            who_stops=self._who_stops,
         )
         self._followers[event.deployment] = follower
         self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, checks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,26 @@ async def test_the_one_who_is_refused_hears_who_holds_it(lab: MakeLab, tmp_path:
                 assert "another console has the controls: ann@desk, launching glm-8x since 02:58:11 UTC" in ran.err
     finally:
         await fleet.close()
+
+
+def test_what_another_console_stops_is_stopped_and_not_failed(lab: MakeLab, tmp_path: Path) -> None:
+    recipes = tmp_path / "recipes"
+    write(recipes, "0.80", "8")
+    console = lab(nodes=2, recipes=recipes, speed=15)
+    follows = console.start("--json", "--recipes", str(recipes), "launch", "small")
+    assert follows.stdout is not None
+    for line in follows.stdout:
+        event = json.loads(line)
+        if event.get("event") == "rank_progress" and event["stage"] in ("rendezvous", "nccl", "model", "weights"):
+            break
+    assert console.run("--recipes", str(recipes), "stop", "--grace", "1").code == 0
+    ran = finished(follows)
+    assert ran.code == 1
+    seen = [json.loads(line) for line in ran.out.splitlines()]
+    (boot,) = seen[-1]["deployments"]
+    assert boot["state"] in ("stopping", "stopped") and boot["cause"] is None
+    (stop,) = [e for e in seen if e.get("event") == "stop_started"]
+    assert "stopping since" in stop["by"]
 
 
 @pytest.mark.slow
