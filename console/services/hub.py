@@ -136,6 +136,7 @@ class Snapshot:
     """Everything that a face draws. version grows with every change; equal versions are equal pictures.
     boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is
     none.
+    looked: False until a node was asked what runs there: until then no boot means nothing.
     boots: all live deployments. job: what the console does now ("launching dsv41-flash-8x"), empty when idle."""
 
     version: int
@@ -155,6 +156,7 @@ class Snapshot:
     # Set where this is no present but a recording: what every face says then.
     replay: Replaying | None = None
     controls: ControlsView = ControlsView()
+    looked: bool = True
 
 
 class HubApi(Protocol):

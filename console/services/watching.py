@@ -91,6 +91,7 @@ class Watching:
         self._log = LogStore(log_lines)
         self._series = SeriesBook()
         self._discovering: asyncio.Task[Any] | None = None
+        self._looked = False
         self._known: set[str] = set()
         self._recipes, self._problems = shelf.load()
         loop = asyncio.get_running_loop()
@@ -167,6 +168,7 @@ class Watching:
             alarms=self.vigil.alarms.all,
             lowest=self.vigil.lowest,
             controls=self._controls_view,
+            looked=self._looked,
         )
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -380,6 +382,7 @@ class Watching:
             follower = self._followers.get(name) or self._follow_found(rows)
             if follower is not None:
                 follower.found(rows)
+        self._looked = self._looked or any(isinstance(rows, tuple) for rows in census.values())
         self._choose()
 
     def _follow_found(self, rows: Sequence[Found]) -> Follower | None:

@@ -302,13 +302,26 @@ def step_lines(steps: Sequence[Step], now: float, width: int, glyphs: Glyphs) ->
 
 
 def idle_lines(
-    boots: Sequence[BootSummary], width: int, glyphs: Glyphs, launch_key: str, *, then: bool = False
+    boots: Sequence[BootSummary],
+    width: int,
+    glyphs: Glyphs,
+    launch_key: str,
+    looked: bool = True,
+    *,
+    then: bool = False,
 ) -> list[Line]:
-    """Nothing runs: what the last boots came to, and the key that begins the next. then: a replay says so."""
+    """Nothing runs: what the last boots came to, and the key that begins the next. looked: whether the nodes were asked
+    what runs yet. then: a replay says so."""
     if then:
         return [((" Nothing runs yet at this moment of the recording.", "dim"),)]
+    first: Line = (
+        (" Nothing runs on this cluster.", "strong"),
+        (f"   [{launch_key}] launch" if launch_key else "", "key"),
+    )
+    if not looked:
+        first = ((" The nodes are being asked what runs …", "active"),)
     lines: list[Line] = [
-        ((" Nothing runs on this cluster.", "strong"), (f"   [{launch_key}] launch" if launch_key else "", "key")),
+        first,
         ((" ", "text"),),
     ]
     for boot in boots[:8]:

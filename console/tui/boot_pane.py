@@ -77,6 +77,7 @@ class BootPane(Pane):
         self.guards: Mapping[int, GuardView] = {}
         self.holder = ""
         self.replayed = False
+        self.looked = True
 
     def compose(self) -> ComposeResult:
         yield Lines(id="boot-clock")
@@ -112,6 +113,7 @@ class BootPane(Pane):
         self.guards = guards_of(snapshot, boot) if boot is not None else {}
         self.holder = holder_words(snapshot.controls)
         self.replayed = snapshot.replay is not None
+        self.looked = snapshot.looked
         self.draw()
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -145,7 +147,9 @@ class BootPane(Pane):
         self.set_title(self._heading())
         if boot is None:
             self.paper.set_lines(
-                idle_lines(self.ledger, width, g, self.keys.get("deployment.launch", ""), then=self.replayed)
+                idle_lines(
+                    self.ledger, width, g, self.keys.get("deployment.launch", ""), self.looked, then=self.replayed
+                )
             )
             return
         clock.set_lines(clock_line(boot, now, width, g))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.boot.state import GONE, BootState
 from console.tui.boot_lines import phase_span
 from console.tui.screens.confirm import Choice, ConfirmScreen
 from console.tui.spans import Line, safe
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
     from console.tui.screens.main import MainScreen
 
 
+def _where(boot: BootState, verb: str) -> str:
+    """On how many nodes, by what was last seen there, and where that is not known."""
+    ends = {r.node for r in boot.ranks if r.status in GONE}
+    dark = {r.node for r in boot.ranks if not r.reachable} - ends
+    seen = {r.node for r in boot.ranks} - ends - dark
+    words = f"{verb} on {len(seen)} node{'' if len(seen) == 1 else 's'}"
+    return f"{words}, and perhaps on {safe(', '.join(sorted(dark)))}, which does not answer" if dark else words
+
+
 def farewell(screen: MainScreen) -> str:
     """The sentence left on the terminal."""
     boot = screen.live_boot
     if boot is None:
         return ""
-    nodes = len({r.node for r in boot.ranks})
     return (
-        f"boot {boot.number} ({safe(boot.recipe)}) keeps running on {nodes} nodes: "
+        f"boot {boot.number} ({safe(boot.recipe)}) {_where(boot, 'keeps running')}: "
         "`nightdeck` finds it again, `nightdeck stop` ends it"
     )
 
@@ -38,11 +47,10 @@ def leave(screen: MainScreen) -> None:
             (),
         ]
     if boot is not None and not launching:
-        nodes = len({r.node for r in boot.ranks})
         lines += [
             ((f" Boot {boot.number} {safe(boot.recipe)}  ", "strong"), phase_span(boot, screen.glyphs)),
             (),
-            ((f" It keeps running on {nodes} nodes; only the console ends.", "ok"),),
+            ((f" It {_where(boot, 'keeps running')}; only the console ends.", "ok"),),
             ((" The next console finds it by its labels and follows it.", "text"),),
         ]
 

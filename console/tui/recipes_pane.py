@@ -200,7 +200,10 @@ class RecipesPane(Pane):
         out.append(((f" {safe(recipe.model)}   {safe(recipe.docker_image)}", "text"),))
         out.append(((f" {safe(recipe.file)}", "dim"),))
         changes = self.hub.changes_since_last(recipe.slug)
-        out += [(), ((" since its last boot", "title"), ("" if changes else "   nothing changed, or there was none", "dim"))]
+        out += [
+            (),
+            ((" since its last boot", "title"), ("" if changes else "   nothing changed, or there was none", "dim")),
+        ]
         for change in changes:
             out += wrap_spans((f" {g.dot} ", "warn"), safe(change), "text", width, limit=3)
         out.append(())

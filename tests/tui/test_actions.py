@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from textual.widgets import Input
 
 from console.base.errors import NightdeckError
 from console.tui.actions import ACTIONS, bindings, docs_table, offered
+from console.tui.leaving import _where
 from console.tui.screens.confirm import ConfirmScreen
 from tests.tui import fake_values as v
 from tests.tui.conftest import SIZES, WIDE, Deck, deck
@@ -196,6 +198,24 @@ async def test_quit_says_what_keeps_running() -> None:
         assert d.app.return_value == 0
         assert d.calls("stop") == []
     assert d.calls("close") == [None]
+
+
+def test_what_keeps_running_is_counted_by_what_was_seen_last() -> None:
+    boot = v.ready(1_000.0)
+    ended = tuple(replace(r, status="absent") if r.rank < 5 else r for r in boot.ranks)
+    dark = tuple(replace(r, reachable=False) if r.rank == 7 else r for r in ended)
+    assert _where(replace(boot, ranks=ended), "keeps running") == "keeps running on 3 nodes"
+    words = _where(replace(boot, ranks=dark), "keeps running")
+    assert words == "keeps running on 2 nodes, and perhaps on dgx8, which does not answer"
+
+
+async def test_before_the_nodes_were_asked_nothing_is_said_of_what_runs() -> None:
+    async with deck("empty") as d:
+        d.hub.update(looked=False)
+        await d.settle()
+        assert "The nodes are being asked what runs" in d.text() and "Nothing runs" not in d.text()
+        await d.press("s")
+        assert "still being asked what runs" in told(d)
 
 
 async def test_quit_with_nothing_running_is_quick() -> None:

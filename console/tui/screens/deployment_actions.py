@@ -46,6 +46,7 @@ class DeploymentActions(ControlsActions):
     # -- launch ----------------------------------------------------------------------------------------------
 
     def action_launch(self) -> None:
+        self.hub.reload_recipes()  # the files as they are now, not as this console once read them
         recipes = list(self.hub.snapshot().recipes)
         if self.jobs.running("launch") or self.hub.snapshot().job:
             self.say(f"{self.hub.snapshot().job or 'a launch'} is under way; s aborts it")
@@ -53,10 +54,12 @@ class DeploymentActions(ControlsActions):
         if not recipes:
             self.say("there is no recipe that can be read", bad=True)
             return
-        recipe = self.recipe_in_mind() or recipes[0]
+        mind = self.recipe_in_mind()
+        recipe = next((r for r in recipes if mind is not None and r.slug == mind.slug), recipes[0])
         self.with_controls("A launch", lambda: self._ask_launch(recipes, recipe, restart=False))
 
     def action_restart(self) -> None:
+        self.hub.reload_recipes()
         snapshot = self.hub.snapshot()
         if snapshot.boot is None:
             self.say("nothing to restart: l launches")
@@ -134,7 +137,8 @@ class DeploymentActions(ControlsActions):
             self._ask_abort(snapshot.job)
             return
         if boot is None or is_gone(boot):
-            self.say("nothing runs, nothing to stop")
+            asked = snapshot.looked or boot is not None
+            self.say("nothing runs, nothing to stop" if asked else "the nodes are still being asked what runs")
             return
         self.with_controls("A stop", lambda: self._ask_stop(boot))
 

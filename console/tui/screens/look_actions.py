@@ -78,6 +78,7 @@ class LookActions(DeploymentActions):
         if self.active == "boots" and (boot_id := self.query_one(BootsPane).grid.cursor_key) is not None:
             self._compare_records("Since the last boot that served", boot_id)
             return
+        self.hub.reload_recipes()
         recipe = self.recipe_in_mind()
         if recipe is None:
             self.say("there is no recipe that can be read", bad=True)
@@ -90,7 +91,7 @@ class LookActions(DeploymentActions):
             for change in changes:
                 out += wrap_spans((f"  {self.glyphs.dot} ", "warn"), safe(change), "text", width, limit=6)
             if not changes:
-                out.append((("  nothing changed", "dim"),))
+                out.append((("  nothing changed, or there was none", "dim"),))
             if boot is not None:
                 out += [(), ((f" boot {boot.number}, against the boot before it", "title"),)]
                 for change in boot.changed:
