@@ -25,7 +25,7 @@ UNSEEN: Final = {
         "check its power, its link and its SSH; its container may run on",
     ),
     "host_wedged": (
-        "The node answers ping and accepts TCP, and nothing more: its unified memory is exhausted.",
+        "The node answers ping and accepts TCP, and nothing more: as a node does whose unified memory is exhausted.",
         "wait 25 to 40 minutes or power-cycle it; do not hammer it with SSH",
     ),
     "host_rebooted": (
