@@ -216,6 +216,7 @@ asyncio.run(main())
     assert_killed_by_the_guard(host, "dead-b1", kills)
 
 
+@pytest.mark.slow
 async def test_a_hung_engine_does_not_save_the_container(bed: Bed, service: GuardService) -> None:
     host, kills = bed[1], kernel_kills(bed[1])
     await service.start(plan_of(bed, "hung-b1"))

@@ -128,6 +128,7 @@ async def world(hosts: Bed, tmp_path: Path) -> AsyncIterator[World]:
     hosts.calm()
 
 
+@pytest.mark.slow
 async def test_absent_on_three_exactly_three_are_copied_and_nothing_twice(world: World, archive: Path) -> None:
     await world.give(archive, 1)
     assert await world.sync() == {"1": "has_it", "2": "copied", "3": "copied", "4": "copied"}

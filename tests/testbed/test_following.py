@@ -99,6 +99,7 @@ async def test_eight_logs_are_followed_through_fifty_cuts(bed: Bed, deck: Deck, 
     await follow_through(bed, deck, seed=seed, cuts=50, kinds=(*QUICK, *QUICK, *QUICK, pull_cable_for_long), restarts=5)
 
 
+@pytest.mark.slow
 async def test_lines_with_one_stamp_come_once_each_through_cuts(bed: Bed, deck: Deck) -> None:
     """An engine that stamps coarsely, or a file system's clock: runs of lines share a stamp in docker's own files."""
     await deck.serving()
