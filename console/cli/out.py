@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -52,7 +53,11 @@ class Out:
                 self._err.write(clean_line(line, limit=20_000).encode("utf-8", "replace").decode("utf-8") + "\n")
             self._err.flush()
         except OSError:
-            return
+            # What is held goes nowhere: else the interpreter tries once more as it ends, and its exit code is not ours.
+            with contextlib.suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._err.fileno())
+                os.close(null)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         """Columns as wide as what they hold; plain text, the same piped or not."""

@@ -24,7 +24,8 @@ def shell(script: str, **env: str) -> Ran:
     done = subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, "-m", "console"],
         cwd=ROOT,
-        env={**os.environ, **env},
+        # Buffered as for a user: what is held as the interpreter ends is part of what is tried here.
+        env={**{k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}, **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
