@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from console.base.containers import ENDED
 from console.boot.events import Cause
 from console.enginelog.stages_model import Cell, Stage
 
-# The words for a container whose process is over, as docker and podman have them, and ours for one that is not there.
-GONE = frozenset({"exited", "dead", "stopped", "absent"})
+# A container whose process is over, and our word for one that is not there.
+GONE = ENDED | {"absent"}
 
 # Figures are asked for every five seconds: after three times of it they are of before.
 STATS_FRESH_S: Final = 15.0

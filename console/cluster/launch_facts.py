@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from console.base.absent import NOT_SAMPLED, Absent
+from console.base.containers import ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class ContainerFact:
 
     @property
     def alive(self) -> bool:
-        return self.state not in ("exited", "dead", "stopped", "")
+        return self.state != "" and self.state not in ENDED
 
 
 @dataclass(frozen=True, slots=True)

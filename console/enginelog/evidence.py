@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from console.base.absent import Absent
+from console.base.containers import ENDED
 from console.enginelog.numbers import Numbers
 from console.enginelog.signatures_model import Signature
 from console.enginelog.stages_model import Cell
@@ -95,7 +96,7 @@ class ContainerState:
 
     @property
     def ended(self) -> bool:
-        return self.status in ("exited", "dead", "stopped") or (self.status == "created" and bool(self.error))
+        return self.status in ENDED or (self.status == "created" and bool(self.error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from console.base.absent import Absent
+from console.base.containers import ENDED
 from console.base.text import clean_bytes, clean_line
 from console.cluster.model import Cluster
 from console.plan.model import (
@@ -29,9 +30,6 @@ from console.plan.model import (
 )
 from console.services.scripts import census_argv
 from console.transport.base import Completed, Fleet, Link, TransportError
-
-# The engines' words for a container whose process is over; any other word, also an unknown one, may be a living rank.
-DEAD = frozenset({"exited", "dead", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Found:
 
     @property
     def alive(self) -> bool:
-        return self.status not in DEAD
+        return self.status not in ENDED
 
 
 Census = Mapping[str, tuple[Found, ...] | Absent]
@@ -145,7 +143,7 @@ def _found(node: str, row: Any) -> Found | None:
         status = "running" if state.get("Running") is True else "unknown"
     code = state.get("ExitCode")
     oom = state.get("OOMKilled")
-    ended = status in DEAD
+    ended = status in ENDED
     return Found(
         node=node,
         id=clean_line(row["Id"], limit=100),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from console.base.containers import ENDED
 from console.base.text import clean_line
 from console.base.units import duration, gib
 from console.boot.events import (
@@ -211,7 +212,7 @@ class _Scout:
         who = f"rank {event.rank}{' on ' + node if node else ''}"
         if event.status == "running":
             return f"{who} runs", ""
-        if event.status in ("exited", "dead", "stopped"):
+        if event.status in ENDED:
             code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
             severity = "" if deployment in self._stopping else "bad"
             return f"{who} ended{code}{', OOM-killed' if event.oom_killed else ''}", severity

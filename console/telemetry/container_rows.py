@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.base.absent import Absent
+from console.base.containers import ENDED
 from console.telemetry.pick import number_or, rate, rows, table, text, text_or, whole, whole_or
 from console.telemetry.sample import Container, ContainerEvent, Containers, Float, Int
 
@@ -36,7 +37,7 @@ def _container(row: Mapping[str, Any], known: Mapping[str, Container], seconds: 
     ident = text(row.get("id"), limit=128)
     before = known.get(ident)
     state = text_or(row.get("state"), "the engine does not say")
-    ended = state in ("exited", "dead", "stopped")
+    ended = isinstance(state, str) and state in ENDED
     cpu: Float = number_or(row["cpu_s"], "not a number") if "cpu_s" in row else _NO_USAGE
     io: Int = whole_or(row["io"], "not a number") if "io" in row else _NO_USAGE
     oom = row.get("oom")
