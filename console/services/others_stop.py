@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -60,10 +61,10 @@ class OthersStop:
     async def _find_out(self, launched_at: float, told: Told) -> None:
         who = ""
         try:
-            async with asyncio.timeout(ASK_LIMIT_S):
-                who = await self._ask(launched_at)
-        except (TimeoutError, NightdeckError):
-            who = ""  # nobody said so: then it is an end like any other
+            # Where nobody says so, it is an end like any other.
+            with contextlib.suppress(TimeoutError, NightdeckError):
+                async with asyncio.timeout(ASK_LIMIT_S):
+                    who = await self._ask(launched_at)
         finally:
             self._asked_at = self._clock.monotonic()
             kept, self._kept = self._kept or {}, None

@@ -15,7 +15,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.launch_facts import ContainerFact, LaunchFacts, PathFact
 from console.cluster.model import Cluster, Node
 from console.services import facts_book
-from console.services.census import found_in, take_census
+from console.services.census import Quick, found_in, take_census
 from console.services.facts_book import FactsBook, renewed
 from console.services.node_watch import NodeWatch
 from console.services.scripts import purge_argv
@@ -121,6 +121,12 @@ class Engine(FakeLink):
         return Completed(0, b"", b"rm: it said so\n")
 
 
+def stop_of(nodes: Sequence[FakeLink], quick: Quick) -> Stop:
+    """A stop of `d1` where every node has a probe that can say."""
+    options: dict[str, Any] = {"deployment": "d1", "quick": quick, "sees": lambda _: True}
+    return Stop(FakeFleet(nodes), CLUSTER, ManualClock(), lambda _e: None, **options)
+
+
 @pytest.mark.parametrize(("stubborn", "word"), [(False, "stopped"), (True, "still_running")])
 async def test_what_is_left_is_seen_by_the_probe_and_handed_on(stubborn: bool, word: str) -> None:
     """Of this deployment and of others: a restart's next launch takes it for its census."""
@@ -131,15 +137,7 @@ async def test_what_is_left_is_seen_by_the_probe_and_handed_on(stubborn: bool, w
     async def quick(node: str) -> list[Any] | None:
         return list(engines[node].rows)
 
-    stop = Stop(
-        FakeFleet([one, two]),
-        CLUSTER,
-        ManualClock(),
-        lambda _e: None,
-        deployment="d1",
-        quick=quick,
-        sees=lambda _: True,
-    )
+    stop = stop_of([one, two], quick)
     results = await stop.run()
     assert (results["dgx1"][0], results["dgx2"][0]) == (word, "stopped")
     left = stop.left["dgx1"]
@@ -161,15 +159,7 @@ async def test_a_removal_without_an_answer_is_unknown_and_so_is_what_is_left() -
     async def quick(node: str) -> list[Any] | None:
         return list(rows[node])
 
-    stop = Stop(
-        FakeFleet([one, two]),
-        CLUSTER,
-        ManualClock(),
-        lambda _e: None,
-        deployment="d1",
-        quick=quick,
-        sees=lambda _: True,
-    )
+    stop = stop_of([one, two], quick)
     assert (await stop.run())["dgx1"] == ("unknown", "the connection broke")
     assert stop.left["dgx1"] == Absent("the connection broke")
 
