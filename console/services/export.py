@@ -10,7 +10,7 @@ from typing import Final
 import h11
 
 from console.base.errors import UsageError
-from console.services.openmetrics import CONTENT_TYPE
+from console.services.openmetrics import CONTENT_TYPE, TEXT_TYPE
 
 DEADLINE_S: Final = 10.0
 MAX_CLIENTS: Final = 256
@@ -91,7 +91,7 @@ class Exporter:
         if bytes(request.method) not in (b"GET", b"HEAD"):
             status, kind, body = 405, _PLAIN, b"only GET and HEAD\n"
         elif path == b"/metrics":
-            status, kind, body = 200, CONTENT_TYPE, self._exposition()
+            status, kind, body = 200, _kind(request), self._exposition()
             self.served += 1
         elif path == b"/":
             status, kind, body = 200, _PLAIN, b"nightdeck: see /metrics\n"
@@ -102,3 +102,9 @@ class Exporter:
         if bytes(request.method) != b"HEAD":
             writer.write(connection.send(h11.Data(data=body)) or b"")
         await writer.drain()
+
+
+def _kind(request: h11.Request) -> str:
+    """Scrapers that know OpenMetrics say so; to the others the same lines are the older text format."""
+    accepts = b",".join(value for name, value in request.headers if name == b"accept")
+    return CONTENT_TYPE if b"application/openmetrics-text" in accepts or not accepts else TEXT_TYPE

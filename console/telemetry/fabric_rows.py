@@ -52,10 +52,15 @@ def _port(name: str, now: Mapping[str, Any], before: Mapping[str, Any], seconds:
         return words if isinstance(words, Absent) else words * _OCTETS
 
     grown: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for key in list(now)[:64]:
-        more = growth(whole(before.get(key)), _counter(now, key)) if key not in _WORDS else 0
+        if key in _WORDS or isinstance(total := _counter(now, key), Absent):
+            continue
+        counter = text(key.rpartition("/")[2], limit=64)
+        totals[counter] = total
+        more = growth(whole(before.get(key)), total)
         if not isinstance(more, Absent) and more > 0:
-            grown[text(key.rpartition("/")[2], limit=64)] = more
+            grown[counter] = more
     said = _RATE.match(text(now.get("rate")))
     return RdmaRate(
         name=name,
@@ -64,6 +69,7 @@ def _port(name: str, now: Mapping[str, Any], before: Mapping[str, Any], seconds:
         state=text_or(text(now.get("state")).rpartition(": ")[2], "the driver does not say"),
         rate_gbit=float(said[1]) if said else Absent("the driver does not say"),
         errors=grown if before else Absent("a rate needs two samples"),
+        error_totals=totals,
     )
 
 

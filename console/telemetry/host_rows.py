@@ -107,6 +107,8 @@ class Counters:
                     tx_bytes_s=rate(before[1], now[1], seconds),
                     errors=growth(before[2], now[2]),
                     drops=growth(before[3], now[3]),
+                    errors_total=now[2],
+                    drops_total=now[3],
                 )
             )
         self._net = found

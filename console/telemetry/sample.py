@@ -118,13 +118,15 @@ class GpuApp:
 
 @dataclass(frozen=True, slots=True)
 class NetRate:
-    """One network interface. Errors and drops are counts since the frame before."""
+    """One network interface. errors, drops: counts since the frame before; the totals: since the interface came up."""
 
     name: str
     rx_bytes_s: Float = NOT_SAMPLED
     tx_bytes_s: Float = NOT_SAMPLED
     errors: Int = NOT_SAMPLED
     drops: Int = NOT_SAMPLED
+    errors_total: Int = NOT_SAMPLED
+    drops_total: Int = NOT_SAMPLED
     speed_mbit: Int = NOT_SAMPLED
     mtu: Int = NOT_SAMPLED
     operstate: Text = NOT_SAMPLED
@@ -134,7 +136,8 @@ class NetRate:
 class RdmaRate:
     """One RDMA port (`device:port`). port_*_data counts words of four bytes; rates here are bytes per second.
 
-    errors: every error counter that grew since the frame before, by its sysfs name."""
+    errors: every error counter that grew since the frame before, by its sysfs name. error_totals: all of them, as the
+    driver counts."""
 
     name: str
     rx_bytes_s: Float = NOT_SAMPLED
@@ -142,6 +145,7 @@ class RdmaRate:
     state: Text = NOT_SAMPLED
     rate_gbit: Float = NOT_SAMPLED
     errors: Mapping[str, int] | Absent = NOT_SAMPLED
+    error_totals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

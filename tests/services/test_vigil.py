@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from console.base.absent import Absent
 from console.base.errors import UsageError
@@ -43,7 +44,19 @@ from console.services.replay_rows import recording
 from console.telemetry.alarms import Alarm
 from console.telemetry.frames import Frame
 from console.telemetry.guard_policy import GuardPolicy
-from console.telemetry.sample import FileSystem, Gpu, Guard, GuardTrip, Memory, Sample
+from console.telemetry.sample import (
+    DiskRate,
+    FileSystem,
+    Gpu,
+    GpuApp,
+    Guard,
+    GuardTrip,
+    Memory,
+    NetRate,
+    Pressure,
+    RdmaRate,
+    Sample,
+)
 from console.transport.base import Completed, TransportError, Trouble
 from tests.services.fakes import FakeFleet, FakeLink, ManualClock
 
@@ -190,6 +203,79 @@ def test_the_exposition_is_open_metrics() -> None:
     assert text.count("nightdeck_alarm_active{") == 1
 
 
+def everything(node: str) -> Sample:
+    """A sample in which all that can be known is known, and names are as bad as they come."""
+    return Sample(
+        node,
+        1,
+        0.0,
+        0.0,
+        0.0,
+        uptime_s=90.0,
+        clock_offset_s=-0.25,
+        memory=Memory(
+            total_bytes=100, available_bytes=40, free_bytes=30, cached_bytes=20, buffers_bytes=5, shmem_bytes=15,
+            swap_total_bytes=9, swap_free_bytes=2, swap_in_bytes_s=1.5, swap_out_bytes_s=Absent("one sample"),
+        ),
+        psi_io=Pressure(some60=50.0, full60=25.0),
+        gpus=(
+            Gpu(0, util_percent=96.0, temp_c=64.0, clock_mhz=Absent("[N/A]"), throttle=("sw_power_cap",)),
+            Gpu(1, util_percent=Absent("Not Supported")),
+        ),
+        gpu_apps=(GpuApp(1, "VLLM::Worker", 3), GpuApp(2, "VLLM::Worker", 4), GpuApp(3, "x", Absent("[N/A]"))),
+        net=(
+            NetRate("eth0", rx_bytes_s=1.0, errors_total=7, drops_total=-1, speed_mbit=200_000, operstate="up"),
+            NetRate("eth0", rx_bytes_s=2.0, errors_total=8),
+        ),
+        rdma=(RdmaRate("mlx5_0:1", state="DOWN", rate_gbit=200.0, error_totals={"link_downed": 3}),),
+        disks=(DiskRate("nvme0n1", read_bytes_s=4.0),),
+        filesystems=(FileSystem('/data "x"\n\\', 10, 4), FileSystem("/nas", Absent("no answer"), Absent("no answer"))),
+    )  # fmt: skip
+
+
+def test_a_prometheus_reads_every_figure_with_its_unit_and_none_that_is_not_known() -> None:
+    snap = snapshot(NodeView(CLUSTER.nodes[0], "fresh", 0.5, everything("dgx1")))
+    figures: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(openmetrics(snap, 1000.0).decode()):
+        assert family.documentation
+        for sample in family.samples:
+            rest = " ".join(v for k, v in sample.labels.items() if k != "node")
+            assert sample.labels["node"] == "dgx1" and (sample.name, rest) not in figures
+            figures[sample.name.removeprefix("nightdeck_"), rest] = sample.value
+    assert figures == {
+        ("node_up", ""): 1,
+        ("node_sample_age_seconds", ""): 0.5,
+        ("node_memory_total_bytes", ""): 100,
+        ("node_memory_available_bytes", ""): 40,
+        ("node_memory_free_bytes", ""): 30,
+        ("node_memory_page_cache_bytes", ""): 10,
+        ("node_memory_shared_bytes", ""): 15,
+        ("node_swap_total_bytes", ""): 9,
+        ("node_swap_used_bytes", ""): 7,
+        ("node_swap_read_bytes_per_second", ""): 1.5,
+        ("node_uptime_seconds", ""): 90,
+        ("node_clock_offset_seconds", ""): -0.25,
+        ("node_pressure_ratio", "io some"): 0.5,
+        ("node_pressure_ratio", "io full"): 0.25,
+        ("node_filesystem_total_bytes", '/data "x"\n\\'): 10,
+        ("node_filesystem_available_bytes", '/data "x"\n\\'): 4,
+        ("node_filesystem_answers", '/data "x"\n\\'): 1,
+        ("node_filesystem_answers", "/nas"): 0,
+        ("disk_read_bytes_per_second", "nvme0n1"): 4,
+        ("gpu_utilization_ratio", "0"): 0.96,
+        ("gpu_temperature_celsius", "0"): 64,
+        ("gpu_throttled", "0 sw_power_cap"): 1,
+        ("gpu_process_memory_bytes", "VLLM::Worker"): 7,
+        ("network_receive_bytes_per_second", "eth0"): 1,
+        ("network_speed_bytes_per_second", "eth0"): 25e9,
+        ("network_up", "eth0"): 1,
+        ("network_errors_total", "eth0"): 7,
+        ("rdma_speed_bytes_per_second", "mlx5_0:1"): 25e9,
+        ("rdma_up", "mlx5_0:1"): 0,
+        ("rdma_errors_total", "mlx5_0:1 link_downed"): 3,
+    }
+
+
 async def fetch(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
@@ -207,6 +293,8 @@ async def test_the_server_answers_what_it_knows_and_survives_the_rest() -> None:
         assert b"application/openmetrics-text; version=1.0.0; charset=utf-8" in head
         assert (await fetch(server.port, b"GET /etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 404")
         assert (await fetch(server.port, b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 405")
+        older = await fetch(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n")
+        assert b"Content-Type: text/plain; version=0.0.4" in older
         head_only = await fetch(server.port, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         assert head_only.endswith(b"\r\n\r\n")
         assert await fetch(server.port, b"\x16\x03\x01 not http\r\n\r\n") == b""
@@ -214,7 +302,7 @@ async def test_the_server_answers_what_it_knows_and_survives_the_rest() -> None:
         with pytest.raises(UsageError, match="cannot listen"):
             async with Exporter(lambda: b"", "127.0.0.1", server.port):
                 pass
-        assert server.served == 2
+        assert server.served == 3
 
 
 async def test_a_hundred_scrapes_at_once_are_all_answered_and_made_once() -> None:
