@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from console.base.absent import Absent
 from console.boot.events import Cause, Event
@@ -15,6 +15,7 @@ from console.boot.words import stage_now
 from console.enginelog.causes_model import cause_row
 
 SCHEMA = 1
+LAST_MOMENT: Final = 253_402_300_800.0  # the year 10000: no date is written of what a broken clock says beyond it
 
 
 def stamp(at: float | None) -> str | None:
@@ -83,6 +84,9 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
         "deadline_passed": now > state.deadline_at and state.ready_at is None,
         "eta_s": None if state.eta_at is None else round(state.eta_at - state.launched_at, 3),
         "eta_s_why": (state.eta_why or "not known") if state.eta_at is None else None,
+        "eta_low_s": None if state.eta_low_at is None else round(state.eta_low_at - state.launched_at, 3),
+        "eta_high_s": None if state.eta_high_at is None else round(state.eta_high_at - state.launched_at, 3),
+        "eta_in_time": state.eta_in_time,
         "api": f"http://{host}:{state.port}",
         "api_state": state.api or None,
         "api_detail": state.api_detail or None,

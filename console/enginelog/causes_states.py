@@ -9,6 +9,7 @@ from typing import Final
 from console.base.absent import Absent
 from console.base.text import clean_line
 from console.enginelog.causes_finding import Finding, Tier, state_finding
+from console.enginelog.causes_memory import of_guard, with_samples
 from console.enginelog.evidence import ContainerState, RankEvidence
 from console.enginelog.signatures import matches
 from console.enginelog.signatures_model import Kind, filled
@@ -34,16 +35,7 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
     """Findings of one rank's surroundings. stopped: when the boot was stopped on purpose (epoch s)."""
     out = [*_of_launch(where), *_of_kernel(where)]
     if where.guard:
-        out.append(
-            state_finding(
-                where,
-                "guard_tripped",
-                tier=Tier.PROOF,
-                weight=96,
-                evidence=_shown(where.guard),
-                moment=_ended_at(where),
-            )
-        )
+        out.append(of_guard(where))
     if where.rebooted:
         out.append(state_finding(where, "host_rebooted", tier=Tier.PROOF, weight=90, moment=_ended_at(where)))
     container = where.container
@@ -55,7 +47,7 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
         out.append(state_finding(where, "clock_latch", tier=Tier.LOOSE, weight=45))
     if where.fragmented:
         out.append(_of_fragments(where))
-    return out
+    return with_samples(out, where)
 
 
 def _of_fragments(where: RankEvidence) -> Finding:

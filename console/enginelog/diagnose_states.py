@@ -13,6 +13,7 @@ from console.enginelog.evidence import NOT_ASKED, Answer, ContainerState, Eviden
 
 _MAX_RANKS: Final = 4096
 _OUTPUT: Final = 20_000
+_LAST_MOMENT: Final = 253_402_300_800.0  # the year 10000
 # Docker's zero time: it has not happened.
 _NEVER: Final = "0001-"
 _ERRORS: Final = ("error", "why", "exception", "reason")
@@ -74,6 +75,8 @@ def _rank(rank: int, value: Mapping[str, Any]) -> RankEvidence:
         reachable=reachable if isinstance(reachable, bool) else None,
         trouble=_words(trouble, 400),
         available_low_bytes=_whole(value.get("available_low_bytes")),
+        available_low_at=_moment(value.get("available_low_at")),
+        memory_fell_bytes_s=_number(value.get("memory_fell_bytes_s")),
         rebooted=value.get("rebooted") is True,
         low_power=value.get("low_power") is True,
         clock_latched=value.get("clock_latched") is True,
@@ -171,7 +174,7 @@ def _moment(value: object) -> float | None:
     """Epoch seconds of a number or of RFC 3339 text; None for docker's zero time and for what is neither."""
     number = _number(value)
     if number is not None:
-        return number if number > 0 else None
+        return number if 0 < number < _LAST_MOMENT else None
     if not isinstance(value, str) or value.startswith(_NEVER):
         return None
     text = value.strip()

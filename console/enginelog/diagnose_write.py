@@ -47,9 +47,13 @@ def _rank(where: RankEvidence, name: str | None) -> dict[str, Any]:
         out["addresses"] = list(where.addresses)
     if where.clock_offset_s:
         out["clock_offset_s"] = round(where.clock_offset_s, 3)
-    for key in ("available_low_bytes", "guard"):
-        if value := getattr(where, key):
-            out[key] = value
+    if where.available_low_bytes is not None:
+        out["available_low_bytes"] = where.available_low_bytes
+        out["available_low_at"] = _stamp(where.available_low_at)
+        if where.memory_fell_bytes_s is not None:
+            out["memory_fell_bytes_s"] = round(where.memory_fell_bytes_s)
+    if where.guard:
+        out["guard"] = where.guard
     for key in ("rebooted", "low_power", "clock_latched", "fragmented"):
         if getattr(where, key):
             out[key] = True

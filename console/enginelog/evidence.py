@@ -128,8 +128,9 @@ class Answer:
 class RankEvidence:
     """One rank. trail None: no log at hand (an empty log is a Trail of no lines). container None: the node's engine
     says that there is none. trouble: the transport's word for a node that does not answer (`refused`, `silent`, `lost`,
-    `unreachable`, `quiet`). available_low_bytes: lowest MemAvailable of the boot. low_power: a GPU was busy and drew
-    next to nothing, as one that spins in a collective does. clock_latched: for long, and at a low clock too.
+    `unreachable`, `quiet`). available_low_bytes: lowest MemAvailable of the boot; available_low_at: when (epoch s);
+    memory_fell_bytes_s: how fast it fell in the seconds before, None where it did not. low_power: a GPU was busy and
+    drew next to nothing, as one that spins in a collective does. clock_latched: for long, and at a low clock too.
     fragmented: free memory lies in small pieces. kernel: lines of the node's kernel log. guard: a memory guard's
     marker. clock_offset_s: added to docker's stamps of that node. line_offset: physical lines before the first that
     was read."""
@@ -145,6 +146,8 @@ class RankEvidence:
     reachable: bool | None = None
     trouble: str = ""
     available_low_bytes: int | None = None
+    available_low_at: float | None = None
+    memory_fell_bytes_s: float | None = None
     memory_fell: bool = False
     rebooted: bool = False
     low_power: bool = False

@@ -170,6 +170,17 @@ def read_json(path: Path, *, limit: int = 64 << 20) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def read_small(path: Path, *, limit: int = 1 << 20) -> str:
+    """A text of a boot's folder up to a size, "" where there is none. Raises DiskError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise trouble("cannot be read", path, error) from error
+
+
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The tables of a .jsonl file; half a line and other damage are passed over."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from console.base.absent import Absent, known
 from console.boot.events import (
@@ -38,6 +38,8 @@ LATCHED_S = 30.0  # as long as the alarm of the same name waits
 FREE_BYTES = 4 * GIB
 HIGH_ORDER_BYTES = 64 << 20
 _OFFSETS = 60
+_RECENT = 12
+FALL_S = 5.0  # a fall is told by the samples of the last seconds: a node that collapses has no more
 
 
 class NodeSigns:
@@ -45,6 +47,9 @@ class NodeSigns:
 
     def __init__(self) -> None:
         self.lowest: int | None = None
+        self.lowest_at: float | None = None
+        self.fall: float | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self.kernel: list[str] = []
         self._offsets: deque[float] = deque(maxlen=_OFFSETS)
         self.rebooted = False
@@ -61,8 +66,13 @@ class NodeSigns:
 
     def add(self, sample: Sample) -> None:
         available = sample.memory.available_bytes
-        if known(available) and (self.lowest is None or available < self.lowest):
-            self.lowest = available
+        if known(available) and sample.part == "all":
+            self._recent.append((sample.received_at, available))
+            if self.lowest is None or available < self.lowest:
+                offset = sample.clock_offset_s
+                self.lowest = available
+                self.lowest_at = sample.wall - (0.0 if isinstance(offset, Absent) else offset)
+                self.fall = _fell(self._recent)
         if known(sample.kernel):
             self.kernel = [*self.kernel, *(line.text for line in sample.kernel)][-_KERNEL_LINES:]
         if known(sample.clock_offset_s):
@@ -89,6 +99,13 @@ class NodeSigns:
         if self._latched_since is None:
             self._latched_since = sample.received_at
         self.clock_latched = sample.received_at - self._latched_since >= LATCHED_S
+
+
+def _fell(recent: Sequence[tuple[float, int]]) -> float | None:
+    """Bytes a second by which memory fell up to the last sample; None where it did not."""
+    now, left = recent[-1]
+    first, before = next(row for row in recent if row[0] >= now - FALL_S)
+    return (before - left) / (now - first) if now > first and before > left else None
 
 
 class Explainer:
@@ -204,6 +221,8 @@ class Explainer:
             reachable=rank.reachable,
             trouble=rank.trouble_word if not rank.reachable else "",
             available_low_bytes=signs.lowest,
+            available_low_at=signs.lowest_at,
+            memory_fell_bytes_s=signs.fall,
             memory_fell=signs.lowest is not None and signs.lowest < SCARCE_BYTES,
             rebooted=signs.rebooted,
             low_power=signs.low_power,

@@ -11,6 +11,7 @@ from console.base.absent import Absent
 from console.base.text import clean_bytes
 from console.base.units import gib
 from console.boot.events import RankRef
+from console.boot.to_json import LAST_MOMENT, stamp
 from console.cluster.model import Cluster
 from console.plan.model import LABEL_DEPLOYMENT, LABEL_RANK, Plan
 from console.probe import guard_program
@@ -131,13 +132,16 @@ def _started(answer: Completed) -> Guard | Absent:
 def marker_text(trip: GuardTrip, rank: int, node: str) -> str:
     """What a guard did, in lines for the cause engine and for people."""
     some = trip.history[:: max(1, len(trip.history) // 6)]
-    fell = [f"{-seconds:.1f} s before: {gib(size)} available" for seconds, size in some]
+    before = [f"{-seconds:.1f} s before: {gib(size)} available" for seconds, size in some]
     how = {"engine": "through the container engine", "signal": "by a signal", "command": "by the command line"}
     ended = how.get(trip.killed_by, f"in vain ({'; '.join(trip.tried)})")
+    fell = trip.fall_bytes_s
+    when = f", {stamp(trip.at)} by the node's clock" if 0 < trip.at < LAST_MOMENT else ""
+    rate = "" if fell is None else f", falling {gib(fell, digits=2)}/s"
     return "\n".join(
         [
             f"TRIPPED: the memory guard on {node} killed rank {rank} {ended}: {gib(trip.available_bytes, digits=2)} "
-            f"available, floor while {trip.stage} {gib(trip.floor_bytes, digits=2)}",
-            *fell,
+            f"available, floor while {trip.stage} {gib(trip.floor_bytes, digits=2)}{rate}{when}",
+            *before,
         ]
     )

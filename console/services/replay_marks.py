@@ -27,6 +27,7 @@ from console.boot.events import (
     StopStarted,
 )
 from console.files.event_codec import decode_event
+from console.telemetry.sample import Guard
 
 Row = tuple[float, str, list[Any]]
 # What a rank of eight does, its seven peers do within this: one place to jump to.
@@ -114,6 +115,7 @@ class _Scout:
         self._smoke: dict[str, bool] = {}
         self._stopping: set[str] = set()
         self._lost: set[str] = set()
+        self._trips: set[tuple[str, int]] = set()
         self._lowest: tuple[int, float, str] | None = None
 
     def see(self, row: Row) -> None:
@@ -122,6 +124,8 @@ class _Scout:
             event = decode_event(values[1])
             if event is not None:
                 self._event(at, str(values[0]), event)
+        elif kind == "guard" and len(values) > 1 and isinstance(values[1], Guard):
+            self._guard(at, str(values[0]), values[1])
         elif kind == "window" and len(values) > 1 and isinstance(values[1], Mapping):
             pair = values[1].get("mem_available")
             if isinstance(pair, list) and pair and isinstance(pair[0], (int, float)):
@@ -132,6 +136,12 @@ class _Scout:
             found = _AVAILABLE.search(text) if isinstance(text, str) else None
             if found is not None:
                 self._memory(at, str(values[0]), int(found.group(1)) * 1024)
+
+    def _guard(self, at: float, node: str, guard: Guard) -> None:
+        if guard.trip is not None and (node, guard.rank) not in self._trips:
+            self._trips.add((node, guard.rank))
+            left = gib(guard.trip.available_bytes, digits=2)
+            self._add(at, "event", f"the memory guard on {node} killed rank {guard.rank} at {left} available", "bad")
 
     def _memory(self, at: float, node: str, available: int) -> None:
         if self._lowest is None or available < self._lowest[0]:

@@ -13,10 +13,11 @@ from console.base.text import clean_line
 from console.cluster.model import Cluster, Node
 from console.cluster.parse import parse_cluster
 from console.enginelog.board import BoardTracker
-from console.files.archive import log_files, read_json, read_lines, read_log
+from console.files.archive import log_files, read_json, read_lines, read_log, read_small
 from console.files.event_codec import decode_event
 from console.files.journal import read_events
 from console.files.recording import read_recording
+from console.services.guard_log import read_guard_log
 from console.services.replay_marks import Row
 
 CHUNK: Final = 500
@@ -71,7 +72,8 @@ def _clean(row: Any) -> tuple[Any, ...] | None:
 
 
 def boot(path: Path) -> Source:
-    """A boot's folder in the journal: its events, logs by docker's stamps, and the lows and highs of its telemetry.
+    """A boot's folder in the journal: its events, logs by docker's stamps, what its guards did, and the lows and highs
+    of its telemetry.
 
     Raises UsageError where it holds no opening of a boot, DiskError."""
     opening = next((e.event for e in read_events(path) if e.event and e.event.get("type") == "BootOpened"), None)
@@ -86,6 +88,7 @@ def boot(path: Path) -> Source:
 
     def rows() -> Iterator[Row]:
         parts = [_events(path, deployment, started), _telemetry(path, started)]
+        parts += [_guard(path, rank, deployment, started) for rank in nodes]
         parts += [
             _log(file, rank, nodes.get(rank, ""), len(ranks), deployment, started)
             for rank, file in log_files(path).items()
@@ -115,6 +118,14 @@ def _telemetry(path: Path, started: float) -> Iterator[Row]:
         if isinstance(at, (int, float)) and isinstance(node, str):
             last = max(last, at - started)
             yield last, "window", [node, row]
+
+
+def _guard(path: Path, rank: int, deployment: str, started: float) -> Iterator[Row]:
+    """What the memory guard beside a rank did, where the boot kept it."""
+    last = 0.0
+    for at, node, guard in read_guard_log(read_small(path / f"rank{rank}.guard"), deployment, rank):
+        last = max(last, at - started)
+        yield last, "guard", [node, guard]
 
 
 def _log(file: Path, rank: int, node: str, world: int, deployment: str, started: float) -> Iterator[Row]:

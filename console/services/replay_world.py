@@ -35,7 +35,7 @@ from console.services.series import SeriesBook
 from console.telemetry.alarm_rules import AlarmPolicy
 from console.telemetry.frames import Frame
 from console.telemetry.freshness import judge
-from console.telemetry.sample import Float, Sample
+from console.telemetry.sample import Float, Guard, Sample
 from console.telemetry.sampler import Sampler
 from console.telemetry.trend import Lowest, lowest
 
@@ -91,6 +91,7 @@ class ReplayWorld:
         self.telling = ""
         self.samples: dict[str, Sample] = {}
         self.trouble: dict[str, tuple[str, str]] = {}
+        self.guards: dict[str, dict[tuple[str, int], Guard]] = {}
         self.states: dict[str, BootState] = {}
         self.log = LogStore()
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
@@ -111,6 +112,8 @@ class ReplayWorld:
                 self.trouble.pop(values[0], None)
             elif kind == "window" and values[0] in self._names and isinstance(values[1], dict):
                 self._sampled(window_sample(values[0], values[1], at, self._source.started))
+            elif kind == "guard" and isinstance(values[1], Guard):
+                self.guards.setdefault(values[0], {})[(values[1].deployment, values[1].rank)] = values[1]
             elif kind == "trouble":
                 if values[1]:
                     self.trouble[str(values[0])] = (str(values[1]), clean_line(str(values[2])))
@@ -204,6 +207,8 @@ class ReplayWorld:
         fresh = judge(received, position, late_s=LATE_S, lost_s=LOST_S, trouble=why)
         state = "waiting" if sample is None and not trouble else str(fresh.state)
         age = fresh.age_s if fresh.age_s is not None else Absent(fresh.why)
+        if sample is not None and isinstance(sample.guards, Absent) and (kept := self.guards.get(name)):
+            sample = replace(sample, guards=tuple(kept.values()))
         return NodeView(node, state, age, sample or Absent("not recorded yet"), trouble, fresh.why, "", rank)
 
     @property

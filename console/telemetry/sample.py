@@ -258,6 +258,14 @@ class GuardTrip:
     history: tuple[tuple[float, int], ...] = ()
     took_s: Float = NOT_SAMPLED
 
+    @property
+    def fall_bytes_s(self) -> float | None:
+        """How fast memory fell in the last second before the trip; None where it did not, or too little is known."""
+        near = [(when, left) for when, left in self.history if -1.0 <= when <= 0.0]
+        if len(near) < 2 or near[-1][0] <= near[0][0] or near[-1][1] >= near[0][1]:
+            return None
+        return (near[0][1] - near[-1][1]) / (near[-1][0] - near[0][0])
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:

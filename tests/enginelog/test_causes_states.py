@@ -167,9 +167,23 @@ def test_killed_as_memory_ran_out() -> None:
     boot = Boot().end(4, 137, "01:53:00")
     boot.logs[0] = until(boot.logs[0], b"Application startup complete")
     boot.ranks[4]["available_low_bytes"] = 300 << 20
+    boot.ranks[4]["available_low_at"] = "2026-11-30T01:52:58Z"
+    boot.ranks[4]["memory_fell_bytes_s"] = 1.25 * 2**30
     cause = boot.diagnosis().cause
     assert cause is not None
     assert (cause.cls, cause.rank) == ("host_oom_during_jit", 4)
+    assert cause.evidence[-1] == (
+        f"telemetry: the lowest on {cause.node} was 0.29 GiB available at 2026-11-30 01:52:58 UTC, "
+        "after it fell 1.25 GiB/s"
+    )
+
+
+def test_a_moment_beyond_all_calendars_is_none() -> None:
+    boot = Boot().end(4, 137, "01:53:00")
+    boot.ranks[4] |= {"available_low_bytes": 0, "available_low_at": 9e11}
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert cause.evidence[-1].endswith("was 0.00 GiB available")
 
 
 def test_a_guard_tripped() -> None:

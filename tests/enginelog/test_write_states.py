@@ -18,6 +18,7 @@ EVIDENCE = Evidence(
                      trouble="silent", addresses=("10.0.0.2",), clock_offset_s=-3.5),
         RankEvidence(2, "dgx3", container=None, reachable=True, launch=LaunchResult(125, "docker: no such image", AT)),
         RankEvidence(3, "dgx4", container=NOT_ASKED, reachable=True, available_low_bytes=5 << 30, guard="TRIPPED at 4",
+                     available_low_at=AT + 30, memory_fell_bytes_s=2.0**30,
                      kernel=("Out of memory: Killed process 4312 (VLLM::Worker_TP)",), rebooted=True, low_power=True,
                      clock_latched=True, fragmented=True),
     ),
