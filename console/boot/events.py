@@ -44,13 +44,15 @@ class BootOpened:
 
 @dataclass(frozen=True, slots=True)
 class StepChanged:
-    """A step of a launch or stop on one node: state is `running`, `done`, `failed` or `unknown`."""
+    """A step of a launch or stop on one node: state is `running`, `done`, `failed` or `unknown`. limit_s: how long a
+    running one is waited for, where that is known."""
 
     at: float
     step: str
     node: str
     state: str
     detail: str = ""
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,19 @@ class StatsSeen:
 
 @dataclass(frozen=True, slots=True)
 class EtaChanged:
-    """Expected ready time, epoch s, with its band; None when not known, and why."""
+    """Expected ready time, epoch s, with its band; None when not known, and why.
+
+    stage, stage_at: the slowest rank's stage and when that stage alone ends, which a progress bar can say where nothing
+    is known of the rest. in_time: whether the deadline is met; None while the band lies on both sides of it."""
 
     at: float
     eta_at: float | None
     low_at: float | None = None
     high_at: float | None = None
     why: str = ""
+    stage: str = ""
+    stage_at: float | None = None
+    in_time: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

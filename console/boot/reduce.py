@@ -28,7 +28,7 @@ from console.boot.events import (
     StopSeen,
     StopStarted,
 )
-from console.boot.state import GONE, BootState, Phase, RankState, Step
+from console.boot.state import GONE, STOP_STEPS, BootState, Phase, RankState, Step
 
 TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
 # What is said of a node that does not answer; over as soon as it does.
@@ -96,9 +96,7 @@ def _next(state: BootState, event: Event) -> BootState:
             at = event.at if state.stats_at is None else max(event.at, state.stats_at)
             return replace(state, stats={**state.stats, **event.values}, stats_at=at, stats_why=event.why)
         case EtaChanged():
-            return replace(
-                state, eta_at=event.eta_at, eta_low_at=event.low_at, eta_high_at=event.high_at, eta_why=event.why
-            )
+            return _expected(state, event)
         case Stalled():
             return _stalled(state, event)
         case DeadlinePassed():
@@ -113,7 +111,7 @@ def _next(state: BootState, event: Event) -> BootState:
         case BootFailed():
             return _failed(state, event)
         case StopStarted():
-            return replace(state, phase=Phase.STOPPING, asks=(), stop_results={}, stop_result=None)
+            return _stop_started(state, event)
         case StopSeen():
             return replace(state, stop_results={**state.stop_results, event.node: (event.result, event.detail)})
         case StopEnded():
@@ -137,6 +135,8 @@ def _step(state: BootState, event: StepChanged) -> BootState:
         step,
         states={**step.states, event.node: event.state},
         details={**step.details, event.node: event.detail} if event.detail else step.details,
+        since={**step.since, event.node: event.at} if event.state == "running" else step.since,
+        limits=step.limits if event.limit_s is None else {**step.limits, event.node: event.limit_s},
     )
     steps = tuple(step if s.name == event.step else s for s in state.steps)
     return replace(state, steps=steps if old else (*state.steps, step))
@@ -252,6 +252,32 @@ def _failed(state: BootState, event: BootFailed) -> BootState:
     )
     launched = any(step.name.startswith("start") and "failed" in step.states.values() for step in state.steps)
     return _ask(state, "launch_failed") if launched else state
+
+
+def _expected(state: BootState, event: EtaChanged) -> BootState:
+    return replace(
+        state,
+        eta_at=event.eta_at,
+        eta_low_at=event.low_at,
+        eta_high_at=event.high_at,
+        eta_why=event.why,
+        eta_stage=event.stage,
+        eta_stage_at=event.stage_at,
+        eta_in_time=event.in_time,
+    )
+
+
+def _stop_started(state: BootState, event: StopStarted) -> BootState:
+    return replace(
+        state,
+        phase=Phase.STOPPING,
+        asks=(),
+        steps=tuple(s for s in state.steps if s.name not in STOP_STEPS),  # those of an earlier stop
+        stop_results={},
+        stop_result=None,
+        stop_at=event.at,
+        stop_by=event.by,
+    )
 
 
 def _stop_ended(state: BootState, event: StopEnded) -> BootState:

@@ -17,6 +17,15 @@ GONE = ENDED | {"absent"}
 # Figures are asked for every five seconds: after three times of it they are of before.
 STATS_FRESH_S: Final = 15.0
 
+# The steps of a stop, as each node goes through them; the last only where a node did not answer the first.
+STOP_ASK: Final = "ask what is there"
+STOP_HEAD: Final = "stop head"
+STOP_WORKERS: Final = "stop workers"
+STOP_SAVE: Final = "save the log"
+STOP_REMOVE: Final = "remove and verify"
+STOP_AGAIN: Final = "ask once more"
+STOP_STEPS: Final = (STOP_ASK, STOP_HEAD, STOP_WORKERS, STOP_SAVE, STOP_REMOVE, STOP_AGAIN)
+
 
 class Phase(StrEnum):
     """The words of `status`. `serving_bad`: the API answers but its text is not sane, so ready is withheld."""
@@ -38,12 +47,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a launch or stop: `states` maps node -> running/done/failed/unknown, `details` node -> text."""
+    """A step of a launch or stop: `states` maps node -> running/done/failed/unknown, `details` node -> text.
+
+    since: node -> when it was asked, epoch s; limits: node -> seconds that its answer is waited for."""
 
     name: str
     started_at: float
     states: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, str] = field(default_factory=dict)
+    since: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,8 @@ class BootState:
 
     unproven: a node went out of sight after ready, and no answer has shown since that its rank works.
     smoke_bad: answers in a row that were not sane. failed_by_death: the failure was concluded from a container's end,
-    so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail).
+    so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail). stop_at, stop_by:
+    when the last stop began and whose it is.
     asks: what the console wants to know (`deadline`, `launch_failed`), empty when nothing."""
 
     deployment: str
@@ -115,6 +129,9 @@ class BootState:
     eta_low_at: float | None = None
     eta_high_at: float | None = None
     eta_why: str = ""
+    eta_stage: str = ""
+    eta_stage_at: float | None = None
+    eta_in_time: bool | None = None
     stall_signs: tuple[str, ...] = ()
     cause: Cause | None = None
     others: tuple[Cause, ...] = ()
@@ -125,9 +142,16 @@ class BootState:
     steps: tuple[Step, ...] = ()
     stop_results: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     stop_result: str | None = None
+    stop_at: float | None = None
+    stop_by: str = ""
     asks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def deadline_at(self) -> float:
         return self.launched_at + self.deadline_s
+
+    @property
+    def half_stopped(self) -> bool:
+        """A stop has ended, and not every node answered that nothing is left."""
+        return self.phase in (Phase.STOPPING, Phase.STOPPED) and self.stop_result in ("partly", "failed")

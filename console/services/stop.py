@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from console.base.absent import Absent
 from console.base.clock import Clock
 from console.base.text import clean_bytes
 from console.boot.events import Event, StepChanged, StopEnded, StopSeen, StopStarted
+from console.boot.state import STOP_AGAIN, STOP_ASK, STOP_HEAD, STOP_REMOVE, STOP_SAVE, STOP_WORKERS
 from console.boot.words import KEPT, UNSAVED
 from console.cluster.model import Cluster
 from console.services.census import Census, Found, Quick, found_in, read_census, take_census
 from console.services.scripts import purge_argv, remove_argv, stop_argv
 from console.transport.base import Fleet, TransportError
 
-STOP_HEAD = "stop head"
-STOP_WORKERS = "stop workers"
+ASK_TIMEOUT_S = 15.0
+ASK_AGAIN_S = 5.0
 REMOVE_TIMEOUT_S = 30.0
 KILL_MARGIN_S = 20.0  # after the grace the engine kills, and removing takes its own time on a busy node
 
@@ -61,31 +62,91 @@ class Stop:
         self.left: dict[str, tuple[Found, ...] | Absent] = {}
         self.results: dict[str, tuple[str, str]] = {}
         self.found: list[Found] = []
+        self._begun = self._over = False
+        self._head_over = asyncio.Event()
 
-    async def run(self, before: Census | None = None) -> Mapping[str, tuple[str, str]]:
-        """node -> (`stopped`, `still_running`, `unknown` or `nothing`, detail), for every node of the cluster."""
+    def begin(self) -> None:
+        """Tell that the stop begins, and that every node is asked now. `run` does it where nobody did before."""
+        if self._begun:
+            return
+        self._begun = True
         self._emit(StopStarted(self._clock.wall(), self._by))
-        census = before if before is not None else await take_census(self._fleet, self._cluster, quick=self._quick)
-        self.left = dict(census)
+        self._step(STOP_ASK, [n.name for n in self._cluster.nodes], ASK_TIMEOUT_S)
+
+    async def run(
+        self, before: Census | None = None, late: Awaitable[Census] | None = None
+    ) -> Mapping[str, tuple[str, str]]:
+        """node -> (`stopped`, `still_running`, `unknown` or `nothing`, detail), for every node of the cluster.
+
+        late: the census of the nodes that `before` leaves out, because they were silent already: nobody waits for them
+        but themselves. Cut off, it still ends in words: whoever did not answer is unknown."""
+        self.begin()
+        try:
+            census = before if before is not None else await take_census(self._fleet, self._cluster, quick=self._quick)
+            dark = asyncio.ensure_future(self._stop_late(late)) if late is not None else None
+            try:
+                await self._stop_found(census)
+                if dark is not None:
+                    await dark
+            finally:
+                if dark is not None and not dark.done():
+                    dark.cancel()
+                    await asyncio.gather(dark, return_exceptions=True)
+        except BaseException:
+            self.cut_off()
+            raise
+        self.results = {n.name: self.results[n.name] for n in self._cluster.nodes if n.name in self.results}
+        self._over = True
+        self._emit(StopEnded(self._clock.wall(), self.outcome))
+        return self.results
+
+    def cut_off(self) -> None:
+        """Tell that a stop that began does not go on: whoever did not answer is unknown."""
+        if self._over or not self._begun:
+            return
+        self._over = True
+        for node in self._cluster.nodes:
+            if node.name not in self.results:
+                self._result(node.name, "unknown", "the stop was cut off before its answer")
+        self._emit(StopEnded(self._clock.wall(), self.outcome))
+
+    async def _stop_found(self, census: Census) -> None:
+        silent, found = self._read(census)
+        self.found += found
+        await self._end(STOP_HEAD, [f for f in found if f.rank == 0])
+        self._head_over.set()
+        await self._end(STOP_WORKERS, [f for f in found if f.rank != 0])
+        await self._save(found)
+        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(found).items()))
+        await self._again(silent)
+
+    async def _stop_late(self, late: Awaitable[Census]) -> None:
+        """Nodes that were silent when the stop began: once they answer, they are stopped as the others were."""
+        _, found = self._read(await late)
+        await self._head_over.wait()
+        await self._stop_workers(found)
+
+    async def _stop_workers(self, found: Sequence[Found]) -> None:
+        await self._end(STOP_WORKERS, found)
+        await self._save(found)
+        self.found += found
+        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(found).items()))
+
+    def _read(self, census: Census) -> tuple[list[str], list[Found]]:
+        """Which nodes did not answer, and what of ours is on the others."""
         silent: list[str] = []
+        found: list[Found] = []
         for node, rows in census.items():
+            self.left[node] = rows
             if isinstance(rows, Absent):
                 silent.append(node)
                 self._result(node, "unknown", rows.reason)
-            else:
-                ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
-                self.found += ours
-                if not ours:
-                    self._result(node, "nothing", "")
-        heads = [f for f in self.found if f.rank == 0]
-        await self._end(STOP_HEAD, heads)
-        await self._end(STOP_WORKERS, [f for f in self.found if f.rank != 0])
-        await self._save(self.found)
-        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(self.found).items()))
-        await self._again(silent)
-        self.results = {n.name: self.results[n.name] for n in self._cluster.nodes if n.name in self.results}
-        self._emit(StopEnded(self._clock.wall(), self.outcome))
-        return self.results
+                continue
+            ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
+            found += ours
+            if not ours:
+                self._result(node, "nothing", "")
+        return silent, found
 
     @property
     def outcome(self) -> str:
@@ -99,8 +160,7 @@ class Stop:
 
     async def _end(self, step: str, rows: Sequence[Found]) -> None:
         living = _by_node([f for f in rows if f.alive])
-        for node in living:
-            self._emit(StepChanged(self._clock.wall(), step, node, "running"))
+        self._step(step, living, self._grace_s + KILL_MARGIN_S)
         await asyncio.gather(*(self._end_on(step, node, found) for node, found in living.items()))
 
     async def _end_on(self, step: str, node: str, rows: Sequence[Found]) -> None:
@@ -116,12 +176,14 @@ class Stop:
     async def _save(self, rows: Sequence[Found]) -> None:
         if self._collect is None or not rows:
             return
+        self._step(STOP_SAVE, _by_node(rows))
         unsaved = await self._collect(rows)
         if not self._discard_logs:
             self._kept |= unsaved
 
     async def _remove(self, node: str, rows: Sequence[Found]) -> None:
         ids = [f.id for f in rows if f.id not in self._kept]
+        self._step(STOP_REMOVE, [node], REMOVE_TIMEOUT_S)
         try:
             left, said = await self._purge(node, ids)
         except TransportError as error:
@@ -162,23 +224,14 @@ class Stop:
         """A node that did not answer at first is asked once more: it may have come back meanwhile."""
         if not silent:
             return
-        census = await take_census(self._fleet, self._cluster, nodes=silent, timeout=5.0)
-        late: list[Found] = []
-        for node, rows in census.items():
-            if isinstance(rows, Absent):
-                continue
-            self.left[node] = rows
-            ours = [f for f in rows if self._deployment is None or f.deployment == self._deployment]
-            if ours:
-                late += ours
-            else:
-                self._result(node, "nothing", "")
-        if not late:
-            return
-        await self._end(STOP_WORKERS, late)
-        await self._save(late)
-        self.found += late
-        await asyncio.gather(*(self._remove(node, rows) for node, rows in _by_node(late).items()))
+        self._step(STOP_AGAIN, silent, ASK_AGAIN_S)
+        census = await take_census(self._fleet, self._cluster, nodes=silent, timeout=ASK_AGAIN_S)
+        _, late = self._read({node: rows for node, rows in census.items() if isinstance(rows, tuple)})
+        await self._stop_workers(late)
+
+    def _step(self, step: str, nodes: Iterable[str], limit_s: float | None = None) -> None:
+        for node in nodes:
+            self._emit(StepChanged(self._clock.wall(), step, node, "running", limit_s=limit_s))
 
     def _cli(self, node: str) -> str:
         found = self._cluster.node(node)

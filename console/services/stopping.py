@@ -9,7 +9,7 @@ from typing import Any
 
 from console.base.errors import UsageError
 from console.boot.events import Acted, Event
-from console.services.census import Census, Found
+from console.services.census import Census, Found, take_census
 from console.services.controls import AT_THE_CONSOLE, Controls
 from console.services.discovery import by_deployment
 from console.services.follower import Follower
@@ -18,7 +18,7 @@ from console.services.hub import ControlsView
 from console.services.lease import Lease
 from console.services.others_stop import stops
 from console.services.preparing import Preparing
-from console.services.stop import Stop
+from console.services.stop import ASK_TIMEOUT_S, Stop
 from console.services.tail import Resume, Tail
 
 READ_LOG_S = 60.0
@@ -110,17 +110,45 @@ class Stopping(Preparing):
     async def _stop(
         self, deployment: str | None, grace_s: float, census: Census | None, discard_logs: bool = False
     ) -> Stop:
-        """The stop, carried out: its results, and what was left."""
-        before = census if census is not None else await self._census()
-        self._adopt(before)
-        which = None if deployment == "*" else deployment or self._only(before)
-        follower = self._followers.get(which or self._show or "")
+        """The stop, carried out: its results, and what was left.
 
+        One that is followed and named is told at once; of a node that is silent already, the others do not wait."""
+        followed = self._followers.get(deployment or "")
+        if followed is not None and census is None:
+            stop = self._new_stop(deployment, followed, grace_s, discard_logs)
+            stop.begin()
+            names = [n.name for n in self._cluster.nodes]
+            dark = [n for n in names if self._watches[n].trouble and n != followed.state.head_node]
+            late = take_census(self._fleet, self._cluster, nodes=dark, timeout=ASK_TIMEOUT_S) if dark else None
+            asked = asyncio.ensure_future(late) if late is not None else None
+            try:
+                lit = [n for n in names if n not in dark]
+                before: Census = await take_census(
+                    self._fleet, self._cluster, nodes=lit, timeout=ASK_TIMEOUT_S, quick=self._quick
+                )
+                self._adopt(before)
+                await stop.run(before, asked)
+            except BaseException:
+                stop.cut_off()
+                raise
+            finally:
+                if asked is not None and not asked.done():
+                    asked.cancel()
+        else:
+            before = census if census is not None else await self._census()
+            self._adopt(before)
+            which = None if deployment == "*" else deployment or self._only(before)
+            stop = self._new_stop(which, self._followers.get(which or self._show or ""), grace_s, discard_logs)
+            await stop.run(before)
+        self._choose()
+        return stop
+
+    def _new_stop(self, which: str | None, follower: Follower | None, grace_s: float, discard_logs: bool) -> Stop:
         def emit(event: Event) -> None:
             if follower is not None:
                 follower.apply(event)
 
-        stop = Stop(
+        return Stop(
             self._fleet,
             self._cluster,
             self._clock,
@@ -133,9 +161,6 @@ class Stopping(Preparing):
             sees=self._sees,
             discard_logs=discard_logs,
         )
-        await stop.run(before)
-        self._choose()
-        return stop
 
     def _only(self, census: Census) -> str | None:
         """The deployment that is meant when none is named. Raises UsageError where several live."""

@@ -61,7 +61,7 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         parts.append((2, [("   boot ", "dim"), (str(boot.number), "strong")]))
         parts.append((6, [(f" {safe(boot.recipe, limit=32)}", "text")]))
         parts.append((1, [("  ", "text"), phase_span(boot, glyphs)]))
-        if not boot.phase.over and boot.ready_at is None:
+        if not boot.phase.over and boot.phase is not Phase.STOPPING and boot.ready_at is None:
             if boot.phase is not Phase.SERVING_BAD:
                 parts.append((3, [(f" {frontier(boot)}", "active")]))
             elapsed = now - boot.launched_at

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
 from console.boot.state import STATS_FRESH_S, BootState, Phase, Step
-from console.boot.words import KEPT, out_of_sight
+from console.boot.words import expected_now, out_of_sight
 from console.services.hub import BootSummary
 from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
@@ -40,8 +40,8 @@ def phase_span(boot: BootState, glyphs: Glyphs) -> Span:
         Phase.STOPPING: glyphs.warn,
         Phase.STOPPED: glyphs.waiting,
     }
-    if boot.phase == Phase.STOPPED and boot.stop_result in ("partly", "failed"):
-        # Not every node answered that nothing is left: the word "stopped" alone would lie.
+    if boot.half_stopped:
+        # Not every node answered that nothing is left: "stopped" alone would lie, and "stopping" is over.
         word = "partly stopped" if boot.stop_result == "partly" else "stop failed"
         return f"{glyphs.warn} {word}", "bad bold"
     return f"{signs[boot.phase]} {boot.phase.value.replace('_', ' ')}", f"{PHASE_ROLES[boot.phase]} bold"
@@ -58,13 +58,8 @@ def frontier(boot: BootState) -> str:
 
 
 def expected(boot: BootState) -> str:
-    """When it will be ready, with its band; or why that is not known."""
-    if boot.eta_at is None:
-        return f"ready: {safe(boot.eta_why)}" if boot.eta_why else ""
-    text = f"ready about {hhmm(boot.eta_at)}"
-    if boot.eta_low_at is not None and boot.eta_high_at is not None:
-        text += f" ± {max(1, round((boot.eta_high_at - boot.eta_low_at) / 120))} min"
-    return text
+    """When it will be ready; or why that is not known."""
+    return safe(expected_now(boot, hhmm))
 
 
 def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
@@ -93,8 +88,10 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
             spans += [(f"   {safe(note)}", "warn") for note in boot.smoke_notes]
             spans.append((f"   it said: {safe(boot.smoke_text, limit=120)}", "dim"))
         return clip(spans, width)
-    if boot.phase.over:
+    if boot.phase.over or boot.phase is Phase.STOPPING:
         when = "" if boot.ended_at is None else f" at {hhmmss(boot.ended_at)}"
+        if boot.ended_at is None and boot.stop_at is not None:
+            elapsed = boot.stop_at - boot.launched_at
         spans += [(f"after {clock_span(elapsed)}{when}", "text")]
         return clip(spans, width)
     share = elapsed / boot.deadline_s if boot.deadline_s > 0 else 1.0
@@ -219,55 +216,6 @@ def _other(cause: Cause) -> str:
 
 def _label(word: str) -> Span:
     return fit(f" {word}", LABEL + 1), "head"
-
-
-def stop_sentence(results: Mapping[str, tuple[str, str]]) -> str:
-    """Words that never lie: `6 stopped, 1 still running (dgx6), 1 unknown (dgx8: no answer in 10 s)`."""
-    groups = (
-        ("stopped", "stopped"),
-        ("still_running", "still running"),
-        ("unknown", "unknown"),
-        ("nothing", "had nothing"),
-    )
-    parts = []
-    for result, word in groups:
-        nodes = [(safe(n), safe(d)) for n, (r, d) in results.items() if r == result]
-        if not nodes:
-            continue
-        kept = ", ".join(n for n, d in nodes if result == "stopped" and d.startswith(KEPT))
-        if kept:
-            word += f" (kept, their logs are not saved: {kept})"
-        named = result in ("still_running", "unknown")
-        who = ", ".join(f"{n}: {d}" if d and result == "unknown" else n for n, d in nodes)
-        parts.append(f"{len(nodes)} {word}" + (f" ({who})" if named else ""))
-    return ", ".join(parts) or "nobody was asked yet"
-
-
-def stop_lines(boot: BootState, width: int, glyphs: Glyphs) -> list[Line]:
-    """The result of a stop: the sentence, then a line per node."""
-    waiting = [r.node for r in boot.ranks if r.node not in boot.stop_results]
-    sentence = stop_sentence(boot.stop_results)
-    if waiting and boot.phase == Phase.STOPPING:
-        sentence += f", {len(waiting)} not answered yet"
-    clean = all(result in ("stopped", "nothing") for result, _ in boot.stop_results.values())
-    over = boot.stop_result is not None
-    lines: list[Line] = [((" " + sentence, ("ok bold" if clean else "bad bold") if over else "warn bold"),)]
-    looks = {
-        "stopped": (glyphs.done, "ok", "stopped"),
-        "nothing": (glyphs.skipped, "dim", "had nothing"),
-        "still_running": (glyphs.failed, "bad", "still running"),
-        "unknown": (glyphs.unknown, "warn", "unknown"),
-    }
-    nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
-    wide = max((len(n) for n in nodes), default=6)
-    bad_first = sorted(nodes, key=lambda n: boot.stop_results.get(n, ("", ""))[0] in ("stopped", "nothing"))
-    for node in bad_first:
-        result, detail = boot.stop_results.get(node, ("", ""))
-        sign, role, word = looks.get(result, (glyphs.active, "active", "asked, no answer yet"))
-        lines.append(
-            ((f"   {fit(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 14)}", role), ("  " + safe(detail), "dim"))
-        )
-    return [clip(line, width) for line in lines]
 
 
 def step_lines(steps: Sequence[Step], now: float, width: int, glyphs: Glyphs) -> list[Line]:

@@ -16,7 +16,7 @@ from console.boot.state import BootState, Phase
 from console.enginelog.stages_model import CellState, Stage
 from console.services.hub import BootSummary, Snapshot
 from console.tui.board_rows import COLUMNS, BoardLook, board_header, board_row, cell_of, cell_words, laggards
-from console.tui.boot_lines import clock_line, failure_lines, idle_lines, step_lines, stop_lines
+from console.tui.boot_lines import clock_line, failure_lines, idle_lines, step_lines
 from console.tui.controls_lines import holder_words
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
@@ -24,6 +24,7 @@ from console.tui.guards import GuardView, guards_of
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane, Paper
 from console.tui.spans import Line, Span, safe
+from console.tui.stop_lines import stop_lines
 
 STAGES: tuple[Stage, ...] = tuple(stage for stage, *_ in COLUMNS)
 
@@ -160,7 +161,7 @@ class BootPane(Pane):
             height = max(6, self.size.height - 1)
             self.paper.set_lines(failure_lines(boot, width, height, g, self.keys))
         elif mode == "stop":
-            self.paper.set_lines(stop_lines(boot, width, g))
+            self.paper.set_lines(stop_lines(boot, now, width, g, self.keys.get("deployment.stop", "")))
         else:
             self.paper.set_lines(step_lines(boot.steps, now, width, g))
 

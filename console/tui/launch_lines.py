@@ -13,7 +13,8 @@ from console.tui.check_table import check_lines
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, rank_line
-from console.tui.spans import Line, safe, wrap_spans
+from console.tui.spans import Line, fit, safe, wrap_spans
+from console.tui.stop_lines import stopped_word
 
 
 def launch_lines(
@@ -77,11 +78,14 @@ def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs) -> Line:
 def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> list[Line]:
     """What a stop will do on which node."""
     text = "The head is stopped first, then the workers; every node is asked what is left, and the answer is shown."
+    dark = list(dict.fromkeys(safe(r.node) for r in boot.ranks if not r.reachable))
+    lost = f"{', '.join(dark)} {'does' if len(dark) == 1 else 'do'} not answer: what runs there is not known."
     out: list[Line] = [
         ((f" {safe(boot.title) or safe(boot.recipe)}  ", "strong"), phase_span(boot, glyphs)),
         ((f" runs for {clock_span(now - boot.launched_at)}", "dim"),),
         (),
         *wrap_spans((" ", "text"), text, "text", width, limit=3),
+        *(wrap_spans((f" {glyphs.warn} ", "warn bold"), lost, "warn", width, limit=2) if dark else ()),
         (),
         *state_lines(boot, glyphs),
     ]
@@ -91,16 +95,16 @@ def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> li
 def state_lines(boot: BootState, glyphs: Glyphs) -> list[Line]:
     """A line per container: rank, node, name, the engine's word."""
     out: list[Line] = []
+    wide = max((len(stopped_word(r)[0]) for r in boot.ranks), default=10)
     for rank in boot.ranks:
-        up = rank.status == "running"
-        word = rank.status or "not known"
+        word, role = stopped_word(rank)
+        sign = glyphs.lost if not rank.reachable else glyphs.fresh if rank.status == "running" else glyphs.waiting
         head = "head" if rank.node == boot.head_node else "    "
-        role = "ok" if up else "dim" if rank.status is None else "warn"
         out.append(
             (
                 (f"  {rank.rank:>3} ", "strong"),
                 (f"{safe(rank.node):<10} {head} ", "text"),
-                (f"{glyphs.fresh if up else glyphs.waiting} {word:<10}", role),
+                (f"{sign} {fit(word, wide)}", role),
                 (f" {safe(rank.container)}", "dim"),
             )
         )

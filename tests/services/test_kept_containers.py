@@ -24,7 +24,7 @@ from console.services.console_hub import ConsoleHub
 from console.services.ledger import Ledger
 from console.services.stop import in_words
 from console.transport.base import Completed, Stream, TransportError, Trouble
-from console.tui.boot_lines import stop_sentence
+from console.tui.stop_lines import stop_sentence
 from tests.services.fakes import FakeFleet, FakeLink, FakeStream, ManualClock
 
 NOW = 1_790_000_000.0

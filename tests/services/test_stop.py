@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from console.boot.events import Event, StepChanged, StopEnded, StopSeen
+from console.boot.events import Event, StepChanged, StopEnded, StopSeen, StopStarted
+from console.boot.state import STOP_AGAIN, STOP_ASK
 from console.cluster.model import Cluster, Node
+from console.services.census import take_census
 from console.services.stop import Stop, in_words
 from console.transport.base import Completed, TransportError, Trouble
 from tests.services.fakes import FakeFleet, FakeLink, ManualClock
@@ -148,3 +151,67 @@ async def test_containers_that_ended_are_removed_without_another_stop() -> None:
 )
 def test_words(results: dict[str, tuple[str, str]], words: str) -> None:
     assert in_words(results) == words
+
+
+async def test_nobody_waits_for_a_node_that_was_silent_before() -> None:
+    log: list[str] = []
+    links = [EngineLink(f"dgx{i + 1}", [inspect(i)], log) for i in range(3)]
+    events: list[Event] = []
+    made = Stop(FakeFleet(links), CLUSTER, ManualClock(), events.append, deployment="d1", grace_s=7)
+    seen = await take_census(FakeFleet(links), CLUSTER)
+    others_are_done = asyncio.Event()
+    made_events = events.append
+
+    def heard(event: Event) -> None:
+        made_events(event)
+        if {e.node for e in events if isinstance(e, StopSeen)} >= {"dgx1", "dgx2"}:
+            others_are_done.set()
+
+    made._emit = heard
+
+    async def late() -> dict[str, Any]:
+        await others_are_done.wait()
+        return {"dgx3": seen["dgx3"]}
+
+    async with asyncio.timeout(20):
+        results = await made.run({n: seen[n] for n in ("dgx1", "dgx2")}, late())
+    assert results == {f"dgx{i}": ("stopped", "") for i in range(1, 4)}
+    assert log.index("stop dgx3 7") > log.index("remove dgx2")
+    assert [e.result for e in events if isinstance(e, StopEnded)] == ["stopped"]
+
+
+async def test_each_node_is_asked_with_a_limit_before_anything_else_is_told() -> None:
+    log: list[str] = []
+    links = [EngineLink(f"dgx{i + 1}", [inspect(i)], log) for i in range(3)]
+    links[2].lost = 99
+    _, events = await stop(links, log)
+    assert isinstance(events[0], StopStarted)
+    asked = [e for e in events[1:4] if isinstance(e, StepChanged)]
+    assert [(e.step, e.node, e.state, e.limit_s) for e in asked] == [
+        (STOP_ASK, f"dgx{i}", "running", 15.0) for i in range(1, 4)
+    ]
+    again = [e for e in events if isinstance(e, StepChanged) and e.step == STOP_AGAIN]
+    assert [(e.node, e.limit_s) for e in again] == [("dgx3", 5.0)]
+
+
+async def test_a_stop_that_is_cut_off_ends_in_words() -> None:
+    log: list[str] = []
+    links = [EngineLink(f"dgx{i + 1}", [inspect(i)], log) for i in range(3)]
+    events: list[Event] = []
+    stuck = asyncio.Event()
+
+    async def collect(_rows: Sequence[Any]) -> dict[str, str]:
+        stuck.set()
+        await asyncio.Event().wait()
+        return {}
+
+    made = Stop(FakeFleet(links), CLUSTER, ManualClock(), events.append, deployment="d1", collect=collect)
+    task = asyncio.create_task(made.run())
+    await stuck.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    ends = [e for e in events if isinstance(e, StopEnded)]
+    assert [e.result for e in ends] == ["failed"]
+    assert made.results["dgx2"] == ("unknown", "the stop was cut off before its answer")
+    made.cut_off()
+    assert [e for e in events if isinstance(e, StopEnded)] == ends

@@ -222,7 +222,9 @@ def stopped(now: float) -> BootState:
     results = {f"dgx{i}": ("stopped", "") for i in range(1, 9)}
     results["dgx6"] = ("still_running", "container did not end in 30 s")
     results["dgx8"] = ("unknown", "no answer in 10 s")
-    return replace(booting(now), phase=Phase.STOPPED, stop_results=results, stop_result="partly", ended_at=now - 3.0)
+    return replace(
+        booting(now), phase=Phase.STOPPING, stop_results=results, stop_result="partly", stop_at=now - 40.0, stop_by="me"
+    )
 
 
 def recipe(slug: str, title: str = "", *, nodes: int = 8) -> Recipe:

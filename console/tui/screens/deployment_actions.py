@@ -10,7 +10,6 @@ from console.boot.state import BootState
 from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.tui.actions import is_booting, is_gone
-from console.tui.boot_lines import stop_sentence
 from console.tui.figures import clock_span
 from console.tui.launch_lines import launch_lines, state_lines, stop_question
 from console.tui.recipes_pane import RecipesPane
@@ -18,6 +17,7 @@ from console.tui.screens.confirm import Choice, ConfirmScreen, LaunchScreen
 from console.tui.screens.controls_actions import ControlsActions, awaited
 from console.tui.screens.note import NoteScreen
 from console.tui.spans import Line, safe, wrap_spans
+from console.tui.stop_lines import stop_sentence
 
 MORE_TIME_S = 900.0
 
@@ -151,7 +151,11 @@ class DeploymentActions(ControlsActions):
                 self.run_job("stop", awaited(self.hub.stop(boot.deployment)), stop_sentence)
 
         question = ConfirmScreen(
-            f"Stop boot {boot.number}", draw, (Choice("stop", "Stop", "S", "error"),), self.paint, danger=True
+            f"Stop boot {boot.number}{' again' if boot.half_stopped else ''}",
+            draw,
+            (Choice("stop", "Stop", "S", "error"),),
+            self.paint,
+            danger=True,
         )
         self.app.push_screen(question, answered)
 

@@ -1,0 +1,154 @@
+"""A stop as it is seen: who was asked what and since when, how it came out, what to do; and the question before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from console.boot.events import ContainerSeen, Event, NodeBack, NodeLost, StepChanged, StopEnded, StopSeen, StopStarted
+from console.boot.reduce import reduce
+from console.boot.state import STOP_AGAIN, STOP_ASK, STOP_WORKERS, BootState, Phase
+from console.tui.boot_lines import phase_span
+from console.tui.glyphs import UNICODE
+from console.tui.launch_lines import stop_question
+from console.tui.spans import plain
+from console.tui.stop_lines import stop_lines, stop_sentence
+from tests.tui import fake_values as v
+from tests.tui.conftest import SIZES, SMALL, deck
+from tests.tui.fake_hub import FakeHub
+
+NOW = v.T0
+SILENT = "accepts TCP but sshd says nothing"
+
+
+def added(boot: BootState, events: Sequence[Event]) -> BootState:
+    for event in events:
+        boot = reduce(boot, event)
+    return boot
+
+
+def begun() -> BootState:
+    """Seven nodes answered at once, dgx3 did not; dgx1 is being stopped."""
+    asked = [StepChanged(NOW, STOP_ASK, f"dgx{i}", "running", limit_s=15.0) for i in range(1, 9)]
+    lost = NodeLost(NOW - 60, "dgx3", "silent", SILENT)
+    done = [StopSeen(NOW + 2, f"dgx{i}", "stopped") for i in (4, 5, 6, 7, 8)]
+    head = StepChanged(NOW + 2, STOP_WORKERS, "dgx1", "running", limit_s=50.0)
+    return added(
+        v.booting(NOW), [lost, StopStarted(NOW, "me"), *asked, head, *done, StopSeen(NOW + 3, "dgx2", "nothing")]
+    )
+
+
+def text(boot: BootState, now: float, width: int = 120, key: str = "s") -> str:
+    return "\n".join(plain(line) for line in stop_lines(boot, now, width, UNICODE, key))
+
+
+def test_each_node_says_what_it_was_asked_and_how_long_it_is_waited_for() -> None:
+    said = text(begun(), NOW + 12)
+    assert "stopping by me for 12s: 6 of 8 nodes are done" in said
+    silent = next(line for line in said.splitlines() if "dgx3" in line)
+    assert "asked 12 s" in silent and "no answer yet, of at most 15 s" in silent and SILENT in silent
+    busy = next(line for line in said.splitlines() if "dgx1" in line)
+    assert "asked 10 s" in busy and "stop workers" in busy and "of at most 50 s" in busy
+    assert "✓ stopped" in said and "dgx4, dgx5, dgx6, dgx7, dgx8" in said and "had nothing dgx2" in said
+
+
+def test_a_node_that_is_asked_once_more_is_not_told_as_unknown_meanwhile() -> None:
+    boot = added(begun(), [StopSeen(NOW + 15, "dgx3", "unknown", f"dgx3 {SILENT}")])
+    assert "no answer" in text(boot, NOW + 16)
+    boot = added(boot, [StepChanged(NOW + 18, STOP_AGAIN, "dgx3", "running", limit_s=5.0)])
+    assert "asked 2 s" in text(boot, NOW + 20) and "ask once more" in text(boot, NOW + 20)
+
+
+def ended() -> BootState:
+    seen = [StopSeen(NOW + 9, "dgx1", "stopped"), StopSeen(NOW + 15, "dgx3", "unknown", f"dgx3 {SILENT}")]
+    return added(begun(), [*seen, StopEnded(NOW + 15, "partly")])
+
+
+def test_a_stop_that_a_node_did_not_answer_ends_and_says_what_to_do() -> None:
+    boot = ended()
+    assert phase_span(boot, UNICODE)[0] == "▲ partly stopped"
+    said = text(boot, NOW + 20)
+    assert "stopped on 7 of 8; dgx3 does not answer: its container may still run" in said
+    assert "[s] asks it again" in said and "removing nightdeck-dsv41-flash-8x-b11-r2 at dgx3 itself" in said
+    assert f"? unknown           {SILENT}; last seen running" in said
+    assert "[s]" not in text(boot, NOW + 20, key="")
+
+
+@pytest.mark.parametrize("size", [(80, 15), (154, 10)])
+def test_the_outcome_and_the_advice_fit_the_pane(size: tuple[int, int]) -> None:
+    assert len(stop_lines(ended(), NOW + 20, size[0], UNICODE, "s")) <= size[1]
+
+
+def test_a_node_that_comes_back_after_the_stop_tells_what_it_runs() -> None:
+    boot = added(ended(), [NodeBack(NOW + 99, "dgx3"), ContainerSeen(NOW + 99, 2, "running")])
+    assert "✗ answers again" in text(boot, NOW + 100) and "its container is running" in text(boot, NOW + 100)
+    assert phase_span(boot, UNICODE)[0] == "▲ partly stopped"
+    boot = added(boot, [ContainerSeen(NOW + 120, r, "absent") for r in range(8)])
+    assert boot.phase is Phase.STOPPED and phase_span(boot, UNICODE)[0] == "○ stopped"
+
+
+def test_another_stop_begins_with_nothing_of_the_one_before() -> None:
+    boot = added(ended(), [StopStarted(NOW + 200, "me")])
+    assert phase_span(boot, UNICODE)[0] == "▲ stopping"
+    said = text(boot, NOW + 201)
+    assert "stopping by me for 1s: 0 of 8 nodes are done" in said and said.count("not asked yet") == 8
+
+
+def test_a_stop_whose_console_died_is_not_told_as_going_on() -> None:
+    said = text(begun(), NOW + 900)
+    assert "no word" in said and "nothing was heard of this stop for long" in said and "[s] asks again" in said
+
+
+def test_a_node_without_a_rank_of_it_is_not_said_to_run_one() -> None:
+    boot = v.stopped(NOW)
+    results = {**{r.node: ("stopped", "") for r in boot.ranks}, "dgx9": ("unknown", "dgx9: refused")}
+    said = text(replace(boot, stop_results=results), NOW)
+    assert "dgx9 does not answer, and had no rank of it" in said and "may still run" not in said
+
+
+def test_stop_words_never_lie() -> None:
+    boot = v.stopped(NOW)
+    assert stop_sentence(boot.stop_results) == "6 stopped, 1 still running (dgx6), 1 unknown (dgx8: no answer in 10 s)"
+    assert phase_span(boot, UNICODE)[0] == "▲ partly stopped"
+    said = text(boot, NOW)
+    assert "stopped on 6 of 8; dgx8 does not answer: its container may still run; on dgx6 it still runs" in said
+    clean = replace(boot, phase=Phase.STOPPED, stop_result="stopped", stop_results={"dgx1": ("stopped", "")})
+    assert phase_span(clean, UNICODE)[0] == "○ stopped"
+    assert stop_sentence({}) == "nobody was asked yet"
+    assert stop_sentence({"dgx8": ("unknown", "dgx8 is silent")}) == "1 unknown (dgx8: is silent)"
+
+
+def test_the_question_does_not_take_a_lost_node_for_an_ended_one() -> None:
+    boot = begun()
+    ranks = tuple(replace(r, status="exited") if r.rank == 2 else r for r in boot.ranks)
+    said = "\n".join(plain(line) for line in stop_question(replace(boot, ranks=ranks), NOW, 100, UNICODE))
+    row = next(line for line in said.splitlines() if "-r2" in line)
+    assert "✗ lost, was exited" in row
+    assert "dgx3 does not answer: what runs there is not known." in said
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_s_stops_again_after_a_partial_stop(size: tuple[int, int]) -> None:
+    hub = FakeHub("stopped")
+    async with deck(hub=hub, size=size) as d:
+        d.main.choose_pane("boot")
+        await d.settle()
+        assert "stopped on 6 of 8" in d.text() and "partly stopped" in d.text() and "[s] asks them again" in d.text()
+        await d.press("s")
+        assert "Stop boot 11 again" in d.text()
+        await d.press("S")
+        await d.app.jobs.idle()
+        assert d.calls("stop") == [hub.snapshot().boot.deployment if hub.snapshot().boot else None]
+
+
+async def test_the_running_stop_is_seen_in_the_pane() -> None:
+    hub = FakeHub()
+    async with deck(hub=hub, size=SMALL) as d:
+        hub.set_boot(begun())
+        hub.time = NOW + 12
+        d.main.choose_pane("boot")
+        await d.settle()
+        assert "asked 12 s" in d.text() and "6 of 8 nodes are done" in d.text()
+        assert "of 1:00:00" not in d.text()
