@@ -160,7 +160,7 @@ class AlarmBook:
         if isinstance(event, StatsSeen):
             return
         if state.phase is Phase.FAILED:
-            self.happen("boot-failed", subject, f"{subject} ({state.recipe}) failed: {state.failed_why}")
+            self.happen("boot-failed", subject, f"{subject} ({state.recipe}) failed: {why_failed(state)}")
         elif state.phase is Phase.READY and not self._list.raised("ready", subject) and state.ready_at == event.at:
             took = duration(state.ready_at - state.launched_at)
             self.happen("ready", subject, f"{subject} ({state.recipe}) is ready after {took}")
@@ -263,6 +263,14 @@ class AlarmBook:
         if found is not None:
             text = f"alarms do not get out by {way.name} ({way.where}): {why}"
             self._send(self._list.raise_("way-failed", way.name, found.severity, text, at), but=way.name)
+
+
+def why_failed(state: BootState) -> str:
+    """The cause in one sentence where one is known, else how it showed."""
+    cause = state.cause
+    if cause is None or not cause.sentence:
+        return state.failed_why
+    return f"rank {cause.rank} on {cause.node}: {cause.sentence}" if cause.rank is not None else cause.sentence
 
 
 def edge_text(edge: Edge) -> str:

@@ -106,10 +106,44 @@ def test_the_alert_tells_of_the_boot_or_of_what_came_first_not_of_the_last_victi
     ]
     old = Alarm(1, "node-lost", Severity.BLOCK, "dgx8", "dgx8 is gone", T0 - 4000, "dgx8")
     text = plain(alert_line((*reversed(died), old), T0 + 3, UNICODE))
-    assert text == " ✗ rank 5 ended   for 2s   and 3 more"
+    assert text == " ✗ rank 5 ended   for 2s   2 follow from it   and 1 more"
     failed = Alarm(9, "boot-failed", Severity.BLOCK, "boot 1", "boot 1 failed: rank 5", T0 + 2)
     assert "boot 1 failed: rank 5" in plain(alert_line((failed, *died), T0 + 3, UNICODE))
     assert alert_line((replace(old, acked_at=T0),), T0, UNICODE) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_follows_from_an_alarm_is_folded_under_it_and_noted_with_it(size: tuple[int, int]) -> None:
+    died = [
+        Alarm(i, "rank-died", Severity.BLOCK, f"boot 1 rank {i}", f"rank {i} ended", T0 + i / 10, f"dgx{i + 1}")
+        for i in range(4)
+    ]
+    failed = Alarm(9, "boot-failed", Severity.BLOCK, "boot 1", "boot 1 failed: rank 0 fell", T0 + 1)
+    async with deck(size=size) as d:
+        d.hub.update(alarms=(failed, *reversed(died)))
+        await d.settle()
+        assert "✗ 1 alarm" in d.text().splitlines()[0]
+        assert "boot 1 failed: rank 0 fell" in d.text().splitlines()[1]
+        await d.press("A")
+        assert "Alarms: 1 hold, 1 of them new, 0 over" in d.text()
+        assert "4 follow from it: 4 rank-died   enter unfolds" in d.text()
+        assert "rank 3 ended" not in d.text()
+        await d.press("enter")
+        assert "rank 3 ended" in d.text() and "enter unfolds" not in d.text()
+        await d.press("enter", "a")
+        assert set(d.calls("acknowledge")) == {9, 0, 1, 2, 3}
+        assert "0 of them new" in d.text()
+
+
+async def test_a_boot_that_is_ready_is_no_alarm() -> None:
+    ready = Alarm(1, "ready", Severity.INFO, "boot 11", "boot 11 (x) is ready after 12 m", T0 - 3)
+    async with deck() as d:
+        d.hub.update(alarms=(ready,))
+        await d.settle()
+        assert "alarm" not in d.text().splitlines()[0] and "is ready after" not in d.text()
+        await d.press("A")
+        assert "Alarms: 0 hold, 0 of them new, 0 over" in d.text()
+        assert "● " in d.text() and "boot 11 (x) is ready after 12 m" in d.text() and "▲" not in d.text()
 
 
 @pytest.mark.parametrize("size", SIZES)

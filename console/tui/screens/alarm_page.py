@@ -11,8 +11,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from console.services.hub import HubApi
+from console.telemetry.alarm_groups import Group, grouped, is_trouble
 from console.telemetry.alarms import Alarm
-from console.tui.alarm_lines import alarm_row
+from console.tui.alarm_lines import alarm_row, follow_line
 from console.tui.glyphs import Glyphs
 from console.tui.grid import Grid, Row
 from console.tui.paint import Paint
@@ -22,7 +23,8 @@ MUTE_S: Final = 3600.0
 
 
 class AlarmPage(ModalScreen[None]):
-    """a takes note of the one under the cursor, A of all; m mutes its rule on its node for an hour, u ends that."""
+    """a takes note of the one under the cursor and of what is folded under it, A of all; m mutes its rule on its node
+    for an hour, u ends that; enter unfolds what follows from an alarm."""
 
     CSS_PATH = "modal.tcss"
     AUTO_FOCUS = "Grid"
@@ -39,6 +41,7 @@ class AlarmPage(ModalScreen[None]):
         self.hub = hub
         self._paint = paint
         self._glyphs = glyphs
+        self._unfolded: set[int] = set()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"):
@@ -61,12 +64,31 @@ class AlarmPage(ModalScreen[None]):
         grid = self.query_one(Grid)
         width = max(20, grid.size.width - 1)
         none = Row("", (((" no alarm since this console began", "dim"),),))
-        rows = [Row(str(a.id), alarm_row(a, now, width, self._glyphs)) for a in alarms] or [none]
-        grid.set_content((), rows)
-        held = sum(1 for a in alarms if a.active)
-        calls = sum(1 for a in alarms if a.calls)
-        words = f" Alarms: {held} hold, {calls} of them new, {len(alarms) - held} over "
+        groups = grouped(alarms)
+        rows = [row for group in groups for row in self._rows(group, now, width)]
+        rest = [a for a in alarms if not (a.active and is_trouble(a))]
+        rows += [Row(str(a.id), alarm_row(a, now, width, self._glyphs)) for a in rest]
+        grid.set_content((), rows or [none])
+        calls = sum(1 for g in groups if g.calling)
+        over = sum(1 for a in rest if not a.active)
+        words = f" Alarms: {len(groups)} hold, {calls} of them new, {over} over "
         self.query_one("#sheet", Vertical).border_title = Content(words)
+
+    def _rows(self, group: Group, now: float, width: int) -> list[Row]:
+        lines = alarm_row(group.cause, now, width, self._glyphs)
+        folded = bool(group.follow) and group.cause.id not in self._unfolded
+        if folded:
+            lines = (*lines, follow_line(group, width, self._glyphs))
+        rows = [Row(str(group.cause.id), lines)]
+        if not folded:
+            rows += [Row(str(a.id), alarm_row(a, now, width, self._glyphs, indent=4)) for a in group.follow]
+        return rows
+
+    def on_grid_picked(self, event: Grid.Picked) -> None:
+        event.stop()
+        if event.key.isdigit():
+            self._unfolded ^= {int(event.key)}
+            self.draw()
 
     @property
     def chosen(self) -> Alarm | None:
@@ -75,7 +97,12 @@ class AlarmPage(ModalScreen[None]):
 
     def action_acknowledge(self) -> None:
         alarm = self.chosen
-        if alarm is not None and self.hub.acknowledge_alarms(alarm.id) == 0:
+        if alarm is None:
+            return
+        group = next((g for g in grouped(self.hub.snapshot().alarms) if g.cause.id == alarm.id), None)
+        folded = group is not None and alarm.id not in self._unfolded
+        which = [a.id for a in group.all] if group is not None and folded else [alarm.id]
+        if sum(self.hub.acknowledge_alarms(ident) for ident in which) == 0:
             self._say("nothing to take note of: it is noted already, or over")
         self.draw()
 
