@@ -14,6 +14,7 @@ from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.notifications import Notification, SeverityLevel
 from textual.screen import Screen
 
 from console.base.errors import NightdeckError
@@ -30,6 +31,7 @@ from console.tui.screens.main import MainScreen
 from console.tui.screens.replay import ReplayScreen
 from console.tui.terminal import TerminalGuard, no_colour
 from console.tui.theme import NIGHTDECK, fallback_variables, textual_theme
+from console.tui.toasts import News, Told, surplus, takes_news
 
 PLAIN_THEME: Final = "ansi-dark"
 
@@ -69,6 +71,7 @@ class NightdeckApp(App[int]):
         self._wanted_theme = theme
         self._ours: dict[str, ThemeColours] = {}
         self._theme_before: str | None = None
+        self._told = Told()
         self._guard = TerminalGuard(self._leave_with) if guard else None
         self._main: MainScreen | None = None
         self._unknown_keys = [key for key in self.keymap if key not in BY_ID]
@@ -149,6 +152,41 @@ class NightdeckApp(App[int]):
         """A keymap gave one key to two actions: say which lost its key."""
         names = ", ".join(sorted(b.id or b.action for b in clashed_bindings))
         self.notify(f"keys: no key is left for {names}", severity="warning", markup=False)
+
+    # -- toasts -----------------------------------------------------------------------------------------------
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """As Textual's, but what stands already is told again with a count."""
+        words, same = self._told.again(message, self._notifications)
+        for standing in same:
+            del self._notifications[standing]
+        limit = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        notification = Notification(words, title, severity, limit, markup=markup)
+        self._told.keep(notification, message, self._notifications)
+        self._notifications.add(notification)
+        for old in surplus(list(self._notifications)):
+            del self._notifications[old]
+        self._refresh_notifications()
+
+    def _refresh_notifications(self) -> None:
+        """A dialog is never covered: what is told meanwhile stands in a line under it, and as toasts after it."""
+        screen = self.screen if self._screen_stack else None
+        if screen is None or not takes_news(screen):
+            super()._refresh_notifications()
+        elif not screen.is_mounted:
+            screen.call_after_refresh(self._refresh_notifications)
+        elif news := list(screen.query(News)):
+            news[0].draw()
+        elif self._notifications and not self._disable_notifications:
+            screen.mount(News(self._notifications, self.make_paint(), self.glyphs))
 
     # -- themes ----------------------------------------------------------------------------------------------
 
