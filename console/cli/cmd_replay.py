@@ -32,4 +32,6 @@ async def events(args: argparse.Namespace, world: World, out: Out) -> int:
     hub.listen(heard)
     while await hub.jump():
         out.flush()
+    if hub.damage or hub.replaying.why:
+        out.say(f"{args.what}: {hub.damage or hub.replaying.why}")
     return ExitCode.DONE

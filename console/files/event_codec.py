@@ -1,4 +1,4 @@
-"""Events as lines of the journal and back, so that a journal drives the same reducer as the night did."""
+"""Events as lines of the journal and back, so that a journal drives the same reducer as the night did; states too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from console.boot.events import Event
 from console.files.boot_folder import jsonable
 
+T = TypeVar("T")
 TYPE: Final = "type"
 _KINDS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -35,6 +36,14 @@ def decode_event(stored: Mapping[str, Any]) -> Event | None:
         return None
     try:
         return cast("Event", _build(kind, stored))
+    except _Misfit:
+        return None
+
+
+def decode_as(kind: type[T], stored: Mapping[str, Any]) -> T | None:
+    """A value of any of our dataclasses out of what `jsonable` made of it; None for what does not fit. Never raises."""
+    try:
+        return cast("T", _build(kind, stored))
     except _Misfit:
         return None
 

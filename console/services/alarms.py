@@ -23,6 +23,7 @@ from console.telemetry.thresholds import Edge, Rule, Thresholds, measures
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], Any]
 PENDING: Final = 50
 _BOOT_MEASURES: Final = frozenset({"seconds_to_deadline", "acceptance_length"})
+_OF_EVENTS: Final = frozenset({"rank-died", "deadline-passed", "stalled", "serving-bad", "boot-failed"})
 _LIVE: Final = frozenset({Phase.STARTING, Phase.BOOTING, Phase.STALLED, Phase.SERVING_BAD})
 
 
@@ -176,6 +177,27 @@ class AlarmBook:
 
     def over(self, code: str, subject: str) -> None:
         self._send(self._list.clear(code, subject, self._clock.wall()))
+
+    def restore(self, alarms: Iterable[Alarm], samples: Iterable[Sample]) -> None:
+        """Begin where a recording stood: with its alarms, but for those that nothing in a recording would end, and with
+        kernel lines that its samples told already."""
+        kept: list[Alarm] = []
+        for alarm in alarms:
+            if not alarm.active:
+                kept.append(alarm)
+                continue
+            kind = "boot" if alarm.subject.startswith("boot ") else "sample"
+            rules = self._boot_rules if kind == "boot" else self._sample_rules
+            if any(rule.code == alarm.code for rule in rules):
+                held = self._thresholds.setdefault((kind, alarm.subject), Thresholds(alarm.subject, rules))
+                held.hold(alarm.code)
+                kept.append(alarm)
+            elif alarm.until is not None or alarm.code in _OF_EVENTS:
+                kept.append(alarm)
+        self._list.restore(kept)
+        for sample in samples:
+            if not isinstance(sample.kernel, Absent):
+                self._kernel[sample.node] = max((line.number for line in sample.kernel), default=0)
 
     # -- within -------------------------------------------------------------------------------------------------
 

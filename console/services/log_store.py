@@ -37,6 +37,11 @@ class LogStore:
         lost = max(0, self._first - since_seq)
         return LogBatch(lines, self._first + start + len(lines), lost)
 
+    def skip(self, lines: int) -> None:
+        """Count lines that were before what is held; only while nothing is."""
+        if not self._lines:
+            self._first += max(0, lines)
+
     def clear(self) -> None:
         """Forget the lines, not the count: a reader's position stays valid."""
         self._first += len(self._lines)

@@ -23,6 +23,7 @@ BY_LENGTH: Final = 0.0  # a speed that makes about a minute of the whole
 BEAT_S: Final = 0.1
 # Rows are applied for so long before others have their turn.
 SLICE_S: Final = 0.01
+WARM_S: Final = 600.0  # as far back as histories show each second
 _NO: Final = "this is a replay: it shows what was, and changes nothing"
 
 
@@ -55,6 +56,8 @@ class ReplayHub:
         self.ended = False
         self.index: Index | None = None
         self._why = ""
+        self.damage = ""  # what of the recording could not be read, the last that was met
+        self.applied = 0  # rows, in all passes
         self._goal: float | None = None
         self._turn = 0
         self._subscribers: set[Callable[[], None]] = set()
@@ -69,9 +72,23 @@ class ReplayHub:
     def _begin(self) -> None:
         kept = self.index.rows if self.index is not None else None
         self._rows: Iterator[Row] = self._source.rows() if kept is None else iter(kept)
-        self._ahead: Row | None = next(self._rows, None)
+        self._open(self._samples)
+
+    def _begin_at(self, place: int) -> None:
+        """At a checkpoint; rates need a frame before, so its samples are its own."""
+        assert self._source.rows_at is not None
+        self._rows = self._source.rows_at(place)
+        self._open(Samples(self._source))
+
+    def _open(self, samples: Samples) -> None:
+        self._ahead: Row | None = self._next()
         self.ended = self._ahead is None
-        self._world = ReplayWorld(self._source, _Position(self), self._samples, self._told)
+        self._world = ReplayWorld(self._source, _Position(self), samples, self._told)
+
+    def _checkpoint(self, position: float) -> tuple[float, int] | None:
+        """The one to begin at for a place: so long before it that histories and trends are there; None: the start."""
+        before = [c for c in self._source.checkpoints if c[0] <= position - WARM_S]
+        return before[-1] if before else None
 
     def _told(self, deployment: str, event: Event) -> None:
         for heard in tuple(self._listeners):
@@ -113,8 +130,8 @@ class ReplayHub:
         return mark
 
     async def seek(self, position: float) -> None:
-        """To a time in seconds since the start; back means from the beginning on, quickly. Cancelling it leaves the
-        replay where it came to."""
+        """To a time in seconds since the start. Back, or far ahead, means from the checkpoint before it, where the
+        recording has them, else from the beginning on, quickly. Cancelling it leaves the replay where it came to."""
         if self.index is not None:
             position = min(position, self.index.total)
         position = max(0.0, position)
@@ -122,7 +139,12 @@ class ReplayHub:
         self._touch()
         try:
             async with self._moving:
-                if position < self.position:
+                near = self._checkpoint(position)
+                if near is not None and (position < self.position or near[0] > self.position):
+                    self._turn += 1
+                    self.position = near[0]
+                    self._begin_at(near[1])
+                elif position < self.position:
                     self._turn += 1
                     self.position = 0.0
                     self._begin()
@@ -138,6 +160,9 @@ class ReplayHub:
         until = perf_counter() + SLICE_S
         while self._ahead is not None and self._ahead[0] <= position:
             self.position = max(self.position, self._ahead[0])
+            self.applied += 1
+            if self._ahead[1] == "damage":
+                self.damage = clean_line(str(self._ahead[2][0]), limit=300)
             self._world.apply(self._ahead)
             self._ahead = self._next()
             if perf_counter() > until:
@@ -208,7 +233,7 @@ class ReplayHub:
             index.marks if index is not None else (),
             self._goal,
             self._turn,
-            self._why,
+            self._why or (self.damage if self.ended else ""),
         )
 
     def snapshot(self) -> Snapshot:

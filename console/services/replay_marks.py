@@ -124,6 +124,8 @@ class _Scout:
             event = decode_event(values[1])
             if event is not None:
                 self._event(at, str(values[0]), event)
+        elif kind == "damage" and values:
+            self._add(at, "event", str(values[0]), "warn")
         elif kind == "guard" and len(values) > 1 and isinstance(values[1], Guard):
             self._guard(at, str(values[0]), values[1])
         elif kind == "window" and len(values) > 1 and isinstance(values[1], Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,22 +16,28 @@ from console.enginelog.board import BoardTracker
 from console.files.archive import log_files, read_json, read_lines, read_log, read_small
 from console.files.event_codec import decode_event
 from console.files.journal import read_events
-from console.files.recording import read_recording
+from console.files.recording import checkpoints, read_from, read_recording
 from console.services.guard_log import read_guard_log
 from console.services.replay_marks import Row
 
 CHUNK: Final = 500
+LONGEST_S: Final = 366 * 86400.0  # a time beyond it is damage, not a recording of a year
 _PIECE: Final = 32 << 10  # bytes of a log that are taken apart at once: some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """title: for people. started: epoch seconds of the row time 0. rows: opens the rows anew, to go back."""
+    """title: for people. started: epoch seconds of the row time 0. rows: opens the rows anew, to go back.
+
+    checkpoints: (seconds, place) of those of a recording, in order; rows_at: opens the rows at such a place, of which
+    the first is the checkpoint."""
 
     title: str
     cluster: Cluster
     started: float
     rows: Callable[[], Iterator[Row]]
+    checkpoints: Sequence[tuple[float, int]] = ()
+    rows_at: Callable[[int], Iterator[Row]] | None = None
 
 
 def recording(path: Path) -> Source:
@@ -45,22 +51,50 @@ def recording(path: Path) -> Source:
     if isinstance(started, bool) or not isinstance(started, (int, float)):
         raise UsageError("does not say when it was made", where=str(path))
 
-    def rows() -> Iterator[Row]:
-        lines = read_recording(path)
-        next(lines, None)
-        for line in lines:
-            if (
-                isinstance(line, list)
-                and len(line) >= 2
-                and isinstance(line[0], (int, float))
-                and isinstance(line[1], str)
-            ):
-                values = line[2:]
-                if line[1] == "log" and len(values) == 2 and isinstance(values[1], list):
-                    values[1] = [clean for row in values[1] if (clean := _clean(row)) is not None]
-                yield float(line[0]), line[1], values
+    return Source(
+        path.name,
+        cluster,
+        float(started),
+        lambda: _rows_of(path, 0),
+        checkpoints(path),
+        lambda place: _rows_of(path, place),
+    )
 
-    return Source(path.name, cluster, float(started), rows)
+
+def _rows_of(path: Path, place: int) -> Iterator[Row]:
+    """Rows from a member on; what cannot be read is a row of kind `damage` where it would have come."""
+    said: list[str] = []
+    last = 0.0
+    for line in read_from(path, place, told=said.append):
+        if said:
+            yield last, "damage", [said.pop()]
+        if (
+            isinstance(line, list)
+            and len(line) >= 2
+            and isinstance(line[0], (int, float))
+            and isinstance(line[1], str)
+            and 0 <= line[0] < LONGEST_S
+        ):
+            last = float(line[0])
+            values = line[2:]
+            if line[1] == "log" and len(values) == 2:
+                values[1] = _clean_rows(values[1])
+            elif line[1] == "checkpoint" and len(values) == 1 and isinstance(values[0], dict):
+                _clean_checkpoint(values[0])
+            yield last, line[1], values
+    if said:
+        yield last, "damage", [said.pop()]
+
+
+def _clean_checkpoint(stored: dict[str, Any]) -> None:
+    logs = stored.get("log")
+    for log in logs.values() if isinstance(logs, dict) else ():
+        if isinstance(log, dict):
+            log["lines"] = _clean_rows(log.get("lines"))
+
+
+def _clean_rows(rows: Any) -> list[tuple[Any, ...]]:
+    return [clean for row in rows if (clean := _clean(row)) is not None] if isinstance(rows, list) else []
 
 
 def _clean(row: Any) -> tuple[Any, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from console.boot.events import (
 )
 from console.boot.reduce import opened, reduce
 from console.boot.state import BootState, RankState
-from console.files.event_codec import decode_event
+from console.files.event_codec import decode_as, decode_event
 from console.services.alarms import AlarmBook
 from console.services.hub import LogLine, NodeView
 from console.services.log_store import LogStore
@@ -33,6 +33,7 @@ from console.services.replay_rows import Row, Source
 from console.services.replay_window import window_sample
 from console.services.series import SeriesBook
 from console.telemetry.alarm_rules import AlarmPolicy
+from console.telemetry.alarms import Alarm
 from console.telemetry.frames import Frame
 from console.telemetry.freshness import judge
 from console.telemetry.sample import Float, Guard, Sample
@@ -78,9 +79,15 @@ class Samples:
             held = self._made[row] = self._samplers[node].step(frame, received_at=at, wall=wall)
         return held
 
+    def fresh(self, node: str, frame: Frame, at: float, wall: float) -> Sample:
+        """Of a frame that is no row of its own."""
+        return self._samplers[node].step(frame, received_at=at, wall=wall)
+
 
 class ReplayWorld:
-    """One pass through the rows; to go back, begin another. telling: the name of the last event worth a stop."""
+    """One pass through the rows; to go back, begin another, at their start or at a checkpoint.
+
+    telling: the name of the last event worth a stop."""
 
     def __init__(self, source: Source, clock: Clock, samples: Samples, heard: Callable[[str, Event], None]) -> None:
         self._source = source
@@ -96,6 +103,7 @@ class ReplayWorld:
         self.log = LogStore()
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
         self._lines: dict[str, list[LogLine]] = {}
+        self._cut: dict[str, int] = {}  # lines before those that a checkpoint holds
         self.show: str | None = None
         self.series = SeriesBook()
         self._empty: dict[str, Float] = {}
@@ -105,7 +113,7 @@ class ReplayWorld:
         """One row; one that does not fit is passed over, as is what a newer version wrote."""
         at, kind, values = row
         number, self._applied = self._applied, self._applied + 1
-        with contextlib.suppress(IndexError, TypeError, ValueError):
+        with contextlib.suppress(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
             if kind == "frame" and values[0] in self._names and isinstance(values[2], dict):
                 frame = Frame(int(values[1]), values[2])
                 self._sampled(self._all_samples.of(number, values[0], frame, at, self._source.started + at))
@@ -123,13 +131,35 @@ class ReplayWorld:
                 self._event(str(values[0]), decode_event(values[1]))
             elif kind == "log":
                 self._log_rows(at, str(values[0]), values[1])
+            elif kind == "checkpoint" and number == 0:
+                self._restore(values[0])
 
-    def _sampled(self, sample: Sample) -> None:
+    def _restore(self, stored: Mapping[str, Any]) -> None:
+        """Begin at a checkpoint: what all rows before it come to."""
+        states = (decode_as(BootState, row) for row in stored["states"])
+        self.states = {s.deployment: s for s in states if s is not None}
+        alarms = [a for row in stored["alarms"] if (a := decode_as(Alarm, row)) is not None]
+        for node, (at, seq, data) in stored["frames"].items():
+            if node in self._names:
+                wall = self._source.started + at
+                self._sampled(self._all_samples.fresh(node, Frame(int(seq), data), at, wall), alarming=False)
+        self.alarms.restore(alarms, self.samples.values())
+        self.trouble = {n: (str(word), clean_line(str(why))) for n, (word, why) in stored["trouble"].items()}
+        for deployment, log in stored["log"].items():
+            self._log_rows(0.0, deployment, log["lines"])
+            self._cut[deployment] = int(log["count"])
+            started = self._source.started
+            for rank, (index, when) in log["held"].items():
+                self._held[(deployment, int(rank))] = (int(index), started + float(when))
+        self._choose()
+
+    def _sampled(self, sample: Sample, *, alarming: bool = True) -> None:
         self.samples[sample.node] = sample
         self.series.add(sample)
         empty = self.series.seconds_to_empty(sample.node, sample.memory.available_bytes, sample.received_at)
         self._empty[sample.node] = empty
-        self.alarms.sampled(sample, empty)
+        if alarming:
+            self.alarms.sampled(sample, empty)
 
     def _event(self, deployment: str, event: Event | None) -> None:
         if event is None:
@@ -153,6 +183,7 @@ class ReplayWorld:
         if newest != self.show:
             self.show = newest
             self.log.clear()
+            self.log.skip(self._cut.get(newest or "", 0))
             self.log.extend(self._numbered(self._lines.get(newest or "", [])))
 
     def _log_rows(self, now: float, deployment: str, rows: Sequence[Sequence[Any]]) -> None:

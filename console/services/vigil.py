@@ -77,6 +77,8 @@ class Vigil:
         self.guards = GuardService(fleet, cluster, options.guard)
         self.alarms = AlarmBook(options.alarms, options.ways, clock, owner.spawn, touch)
         self.recorder = options.recorder
+        if self.recorder is not None:
+            self.recorder.alarms = lambda: self.alarms.all
         self._available: dict[str, int] = {}
         self._empty: dict[str, Float] = {}
         self._slopes: dict[str, Float] = {}
@@ -123,7 +125,7 @@ class Vigil:
     def heard(self, state: BootState, event: Event) -> None:
         """Each event, with the state after it."""
         if self.recorder is not None:
-            self.recorder.event(state.deployment, event)
+            self.recorder.event(state.deployment, event, state)
         self.alarms.heard(state, event)
         if state.phase is Phase.READY and state.deployment not in self._serving and not self._read_only:
             self._serving.add(state.deployment)

@@ -65,6 +65,15 @@ class AlarmList:
         """(code, node, until): "" stands for every code or every node."""
         return tuple((code, node, until) for (code, node), until in self._mutes.items())
 
+    def restore(self, alarms: Iterable[Alarm]) -> None:
+        """Begin with alarms that were raised before, as `all` gave them."""
+        for alarm in sorted(alarms, key=lambda a: a.id):
+            self._alarms[alarm.id] = alarm
+            self._next = max(self._next, alarm.id + 1)
+            if alarm.active:
+                self._active[(alarm.code, alarm.subject)] = alarm.id
+        self._trim()
+
     def raised(self, code: str, subject: str) -> bool:
         return (code, subject) in self._active
 

@@ -78,6 +78,13 @@ class Thresholds:
     def raised(self) -> tuple[Rule, ...]:
         return tuple(r for r in self._rules if r.code in self._raised)
 
+    def hold(self, code: str) -> bool:
+        """Take a rule for raised already; False where there is no such rule."""
+        if not any(r.code == code for r in self._rules):
+            return False
+        self._raised.add(code)
+        return True
+
     def step(self, at: float, values: Mapping[str, Float]) -> list[Edge]:
         """Edges of this moment. An absent value neither raises nor clears, and starts the time to hold again."""
         out = []

@@ -7,9 +7,91 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from console.base.errors import UsageError
-from console.files.recording import KIND, RecordingWriter, read_recording
+from console.files.recording import KIND, RecordingWriter, checkpoints, read_from, read_recording
+
+
+def with_checkpoints(path: Path, count: int = 5) -> list[tuple[float, int]]:
+    """A hundred rows before each checkpoint; the checkpoints by time and place."""
+    writer = RecordingWriter(path, {})
+    for n in range(count * 100 + 1):
+        now = n * 3.0
+        if writer.due(now):
+            writer.checkpoint([now, "checkpoint", {"n": n}], now)
+        writer.write([now, "log", "d", [n] * 20], now)
+    writer.close()
+    return list(checkpoints(path))
+
+
+def test_reading_may_begin_at_any_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    found = with_checkpoints(path)
+    assert [at for at, _ in found] == [300.0, 600.0, 900.0, 1200.0, 1500.0]
+    for at, place in found:
+        first, second, *_ = read_from(path, place)
+        assert (first[:2], second[:2]) == ([at, "checkpoint"], [at, "log"])
+    told: list[str] = []
+    rows = list(read_recording(path, told=told.append))
+    assert (len(rows), told) == (1 + 501 + 5, [])
+    assert gzip.decompress(path.read_bytes()).count(b"\n") == len(rows)
+
+
+def test_a_file_of_version_1_has_none_and_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.rec"
+    lines = [{"kind": KIND, "v": 1}, *([float(n), "log"] for n in range(50))]
+    path.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
+    told: list[str] = []
+    assert list(read_recording(path, told=told.append)) == lines
+    assert (checkpoints(path), told) == ((), [])
+
+
+def test_damage_is_told_and_passed_over_to_the_next_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    found = with_checkpoints(path)
+    data = bytearray(path.read_bytes())
+    middle = (found[1][1] + found[2][1]) // 2
+    data[middle : middle + 8] = b"\xff" * 8
+    path.write_bytes(bytes(data))
+    told: list[str] = []
+    times = [row[0] for row in read_recording(path, told=told.append) if isinstance(row, list)]
+    assert told == ["a part of the recording is damaged; it is read on from the next checkpoint"]
+    assert times == sorted(times) and times[-1] == 1500.0
+    assert {t for t in times if t >= 900.0} == {n * 3.0 for n in range(300, 501)}
+    assert 600.0 < max(t for t in times if t < 900.0) < 897.0
+
+
+def test_a_cut_is_told_and_the_checkpoints_before_it_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    found = with_checkpoints(path)
+    path.write_bytes(path.read_bytes()[: found[3][1] + 200])
+    told: list[str] = []
+    rows = list(read_recording(path, told=told.append))
+    assert rows[-1][0] >= 1200.0
+    assert told == [
+        "the recording breaks off: it was cut, its console died, or it is still being written; "
+        "it is read as far as it goes"
+    ]
+    assert list(checkpoints(path)) == found[:4]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_no_damage_makes_the_reader_fail_or_invent(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("r") / "a.rec"
+    with_checkpoints(path, 2)
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + 4] = data.draw(st.binary(min_size=0, max_size=8))
+    path.write_bytes(bytes(content))
+    places = [0, *(place for _, place in checkpoints(path))]
+    for place in places:
+        for row in read_from(path, place, told=lambda why: None):
+            assert isinstance(row, (list, dict, int, float, str, bool)) or row is None
 
 
 def written(path: Path, count: int = 200) -> bytes:
@@ -25,7 +107,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.rec"
     data = written(path)
     head, *rows = read_recording(path)
-    assert head == {"kind": KIND, "v": 1, "started": 1.0}
+    assert head == {"kind": KIND, "v": 2, "started": 1.0}
     assert [r[0] for r in rows] == [float(n) for n in range(200)]
     assert gzip.decompress(data).count(b"\n") == 201
     assert path.stat().st_mode & 0o777 == 0o600
