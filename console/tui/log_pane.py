@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
+from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -15,23 +18,33 @@ from console.boot.state import BootState
 from console.services.hub import HubApi, LogLine
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.log_paint import text_of
+from console.tui.log_search import Stand
 from console.tui.log_store import Filter, compile_pattern, level_of, read_filter
 from console.tui.log_view import LogView
 from console.tui.paint import Paint
 from console.tui.pane import Pane
 from console.tui.spans import Span, safe
 
+SLICE_S: Final = 0.008  # of the loop, between two of which other work goes
+
 
 class LogPane(Pane):
     """Merged lines of the deployment on show."""
 
     NAME = "Logs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "go_on(1)", "next match", show=False, id="logs.search-on"),
+        Binding("N", "go_on(-1)", "match before", show=False, id="logs.search-back"),
+    ]
 
     def __init__(self, hub: HubApi, *, id: str = "logs") -> None:  # noqa: A002
         super().__init__(id=id)
         self.hub = hub
         self.glyphs: Glyphs = UNICODE
         self.searching = False
+        self.wrapped = ""  # `start` or `end`, where the last step went round
+        self._stand: Stand | None = None
+        self._before: re.Pattern[str] | None = None
         self._asking = "search"
         self._deployment: str | None = None
         self._turn = 0
@@ -80,6 +93,7 @@ class LogPane(Pane):
             spans.append((f"{g.follow} following ", "ok"))
         else:
             spans.append((f"{g.pause} paused +{view.new:,} new ", "warn bold" if view.new else "warn"))
+        spans += self._search_words()
         rest = f"{view.store.rows:,} lines"
         if not wanted.passes_all:
             rest = f"{view.store.rows:,} of {len(view.store):,} lines"
@@ -91,17 +105,24 @@ class LogPane(Pane):
         spans.append((f"{g.dot} {rest} ", "dim"))
         if view.store.scanning:
             spans.append(("filtering … ", "active"))
-        if self.searching:
-            spans.append(("searching … ", "active"))
         if view.store.dropped:
             spans.append((f"{g.dot} {view.store.dropped:,} dropped ", "dim"))
         if view.missing:
             spans.append((f"{g.dot} {view.missing:,} missing ", "bad"))
-        if view.pattern is not None:
-            spans.append((f"{g.dot} search {safe(view.pattern.pattern, limit=30)} ", "log-search"))
         if view.wrapping:
             spans.append((f"{g.dot} wrap ", "dim"))
         self.set_title(tuple(spans))
+
+    def _search_words(self) -> list[Span]:
+        """What is searched, which match of how many this is, and that it went round."""
+        found, dot = self.view.search, self.glyphs.dot
+        spans: list[Span] = [("searching … ", "active")] if self.searching else []
+        if found is not None:
+            spans.append((f"{dot} /{safe(found.pattern.pattern, limit=30)}/ ", "log-search"))
+            spans.append((f"{found.words(self.view.match)} ", "strong" if found.count else "warn"))
+        if self.wrapped:
+            spans.append((f"went round, from the {self.wrapped} ", "warn"))
+        return spans
 
     # -- prompt ----------------------------------------------------------------------------------------------
 
@@ -109,10 +130,14 @@ class LogPane(Pane):
         """Open the prompt for `search` or `filter`."""
         self._asking = what
         prompt = self.query_one(Input)
-        wanted, pattern = self.view.store.filter, self.view.pattern
+        wanted, found = self.view.store.filter, self.view.search
         if what == "search":
-            prompt.placeholder = "search: a regular expression; enter goes up from here, ] and [ go on"
-            prompt.value = pattern.pattern if pattern is not None else ""
+            self._before = found.pattern if found is not None else None
+            self._stand = self.view.stand
+            prompt.placeholder = "search: a regular expression; enter keeps it, n N go on, esc goes back"
+            with prompt.prevent(Input.Changed):
+                prompt.value = found.pattern.pattern if found is not None else ""
+            prompt.select_all()
         else:
             prompt.placeholder = "filter: r0,3  warn  error  or a regular expression; empty shows all"
             prompt.value = wanted.words
@@ -123,16 +148,87 @@ class LogPane(Pane):
         event.stop()
         try:
             if self._asking == "search":
-                text = event.value.strip()
-                self.view.set_pattern(compile_pattern(text) if text else None)
-                if text:
-                    self.next_match(-1)
+                self._search(event.value)
+                if (found := self.view.search) is not None and found.complete and not found.count:
+                    self.notify(f"no match for {found.pattern.pattern}", severity="warning", markup=False)
             else:
                 self.view.set_filter(read_filter(event.value))
         except UsageError as error:
             self.notify(str(error), severity="error", markup=False)
             return
         self._close_prompt()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """While a search is typed, its nearest match is shown at once; half an expression waits for its rest."""
+        event.stop()
+        if self._asking != "search" or not event.input.display:
+            return
+        try:
+            self._search(event.value)
+        except UsageError:
+            self.draw()
+
+    def _search(self, words: str) -> None:
+        """Look for it from where the reader stood when he began. Raises UsageError."""
+        text = words.strip()
+        pattern = compile_pattern(text) if text else None
+        found = self.view.search
+        if found is not None and pattern is not None and found.pattern == pattern:
+            return
+        self.wrapped = ""
+        stand = self._stand or self.view.stand
+        self.view.set_search(pattern, stand)
+        if pattern is None:
+            self.view.go_back(stand)
+            self.draw()
+        else:
+            self._when_found(self._show_nearest)
+
+    def _show_nearest(self) -> None:
+        found = self.view.search
+        number = found.nearest() if found is not None else None
+        if found is None or number is None:
+            self.view.go_back(self._stand or self.view.stand)
+        else:
+            self.view.show_row(self.view.store.row_of(number))
+
+    def _when_found(self, then: Callable[[], None]) -> None:
+        """Look at what is left of the lines, a slice at a time, then go on."""
+        if self._hunt is not None:
+            self._hunt.cancel()
+            self._hunt = None
+        found = self.view.search
+        if found is None or found.scan(SLICE_S):
+            self.searching = False
+            then()
+            self.draw()
+            return
+
+        async def rest() -> None:
+            while self.view.search is found and not found.scan(SLICE_S):  # noqa: ASYNC110  other work goes between two slices
+                await asyncio.sleep(0)
+            if self.view.search is found:
+                self.searching = False
+                then()
+                self.draw()
+
+        self.searching = True
+        self._hunt = asyncio.get_running_loop().create_task(rest())
+        self.draw()
+
+    def _end_search(self, pattern: re.Pattern[str] | None = None) -> None:
+        """Back to where it began, with the search of before, or with none."""
+        found = self.view.search
+        stand = found.stand if found is not None else self._stand
+        if self._hunt is not None:
+            self._hunt.cancel()
+        self.searching, self.wrapped = False, ""
+        self.view.set_search(pattern, stand)
+        if pattern is not None and self.view.search is not None:
+            self.view.search.scan(SLICE_S)
+        if stand is not None:
+            self.view.go_back(stand)
+        self.draw()
 
     def _close_prompt(self) -> None:
         self.query_one(Input).display = False
@@ -143,11 +239,12 @@ class LogPane(Pane):
         if event.key == "escape":
             if self.query_one(Input).display:
                 event.stop()
+                if self._asking == "search":
+                    self._end_search(self._before)
                 self._close_prompt()
-            elif self.view.pattern is not None:
+            elif self.view.search is not None:
                 event.stop()
-                self.view.set_pattern(None)
-                self.draw()
+                self._end_search()
 
     def on_unmount(self) -> None:
         if self._hunt is not None:
@@ -168,12 +265,34 @@ class LogPane(Pane):
         else:
             self.view.follow_end()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """n and N are the search's while one is on, and else whatever they are on the screen."""
+        if action == "go_on" and self.view.search is None:
+            return False
+        return super().check_action(action, parameters)
+
+    def action_go_on(self, step: int) -> None:
+        self.next_match(step)
+
     def next_match(self, step: int) -> None:
-        pattern = self.view.pattern
-        if pattern is None:
+        if self.view.search is None:
             self.notify("nothing was searched yet: / begins", markup=False)
             return
-        self._look(lambda line: pattern.search(line.text) is not None, step, f"no match for {pattern.pattern}")
+        self._when_found(lambda: self._step(step))
+
+    def _step(self, step: int) -> None:
+        found, view = self.view.search, self.view
+        if found is None:
+            return
+        shown = view.visible_numbers()
+        edge = (shown[0] - 1 if step > 0 else shown[-1] + 1) if shown else view.store.base
+        held = view.match is not None and view.store.line(view.match) is not None
+        number = found.step(view.match if held and view.match is not None else edge, step)
+        self.wrapped = found.wrapped if found.count > 1 else ""
+        if number is None:
+            self.notify(f"no match for {found.pattern.pattern}", severity="warning", markup=False)
+        else:
+            view.show_row(view.store.row_of(number))
 
     def next_error(self, step: int) -> None:
         self._look(lambda line: level_of(line) >= 3, step, "no line with an error is held")
@@ -188,25 +307,27 @@ class LogPane(Pane):
         if not view.store.rows:
             self.notify("no lines yet", markup=False)
             return
-        rows = view.store.search(wanted, view.start_row(step) % view.store.rows, step)
-        if not self._advance(rows, nothing):
+        start = view.start_row(step) % view.store.rows
+        rows = view.store.search(wanted, start, step)
+        if not self._advance(rows, nothing, start, step):
             self.searching = True
-            self._hunt = asyncio.get_running_loop().create_task(self._go_on(rows, nothing))
+            self._hunt = asyncio.get_running_loop().create_task(self._go_on(rows, nothing, start, step))
 
-    def _advance(self, rows: Iterator[int], nothing: str) -> bool:
-        """One slice of a search; True when it ended."""
+    def _advance(self, rows: Iterator[int], nothing: str, start: int, step: int) -> bool:
+        """One slice of a search from row `start`; True when it ended."""
         row = next(rows, None)
         if row is None:
             self.notify(nothing, severity="warning", markup=False)
         elif row >= 0:
+            self.wrapped = ("start" if row < start else "") if step > 0 else ("end" if row > start else "")
             self.view.show_row(row)
         else:
             return False
         self.searching = False
         return True
 
-    async def _go_on(self, rows: Iterator[int], nothing: str) -> None:
-        while not self._advance(rows, nothing):  # noqa: ASYNC110  other work goes between two slices
+    async def _go_on(self, rows: Iterator[int], nothing: str, start: int, step: int) -> None:
+        while not self._advance(rows, nothing, start, step):  # noqa: ASYNC110  as above
             await asyncio.sleep(0)
         self.draw()
 

@@ -21,6 +21,7 @@ from console.enginelog.stages_model import Stage
 from console.services.hub import HubApi
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.log_paint import body, gutter, wrapped
+from console.tui.log_search import LogSearch, Stand
 from console.tui.log_store import Filter, LogStore
 from console.tui.paint import Paint
 from console.tui.spans import Line, clip, line_width
@@ -56,7 +57,7 @@ class LogView(ScrollView, can_focus=True):
         self.wrapping = False
         self.new = 0
         self.missing = 0
-        self.pattern: re.Pattern[str] | None = None
+        self.search: LogSearch | None = None
         self.match: int | None = None
         self._marks: Mapping[tuple[int, int], Stage] = {}
         self._seq = 0
@@ -102,6 +103,8 @@ class LogView(ScrollView, can_focus=True):
         self._seq, self._next_index = 0, {}
         self.new = self.missing = self._widest = 0
         self.match = None
+        if self.search is not None:
+            self.search = LogSearch(self.store, self.search.pattern, Stand(0, 0, True))
         self.follow = True
         self._forget()
         self.flush()
@@ -126,6 +129,8 @@ class LogView(ScrollView, can_focus=True):
             gone += self.store.append(batch.lines)
             if perf_counter() > until:
                 break
+        if self.search is not None and added:
+            self.search.scan(SCAN_S)
         was = self.store.rows
         if self.store.scanning:
             self.store.scan(SCAN_S)
@@ -233,7 +238,7 @@ class LogView(ScrollView, can_focus=True):
         stage = self._marks.get((line.rank, line.index))
         fold = not self.wrapping and self.size.width < FOLD_COLUMNS
         lead = gutter(line, self.glyphs, stage.word if stage is not None else "")
-        return lead, body(line, self.pattern, fold=fold)
+        return lead, body(line, self.search.pattern if self.search is not None else None, fold=fold)
 
     def _rows_on_screen(self) -> list[tuple[int, Line]]:
         """(absolute number, spans) for each row of the screen, made once for each painting."""
@@ -300,11 +305,30 @@ class LogView(ScrollView, can_focus=True):
             self._scroll(float(self.store.row_of(top)))
         self.post_message(self.Changed())
 
-    def set_pattern(self, pattern: re.Pattern[str] | None) -> None:
-        self.pattern = pattern
+    @property
+    def stand(self) -> Stand:
+        """Where the reader is now."""
+        shown = self.visible_numbers()
+        top, bottom = (shown[0], shown[-1]) if shown else (self.store.base, self.store.end)
+        return Stand(top, bottom, self.follow)
+
+    def set_search(self, pattern: re.Pattern[str] | None, stand: Stand | None = None) -> None:
+        """Begin a search from where the reader stands, or take it off."""
+        self.search = LogSearch(self.store, pattern, stand or self.stand) if pattern is not None else None
         self.match = None
         self._layout = []
         self._forget()
+
+    def go_back(self, stand: Stand) -> None:
+        """To where the reader stood before."""
+        self.match = None
+        if stand.follow:
+            self.follow_end()
+        else:
+            self._unfollow()
+            self._scroll(float(self.store.row_of(max(stand.top, self.store.base))))
+        self._layout = []
+        self.refresh()
 
     def show_row(self, row: int) -> None:
         """Stop following and bring a row a third down the screen."""

@@ -124,7 +124,7 @@ async def test_search_goes_up_from_the_end_and_on_with_brackets() -> None:
         assert view.match == 387
         assert "remote process" in d.text()
         await d.press("escape")
-        assert view.pattern is None
+        assert view.search is None
 
 
 async def test_search_without_a_match_is_told() -> None:
