@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import getpass
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,22 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.base.errors import FileError, NightdeckError, UsageError
-from console.base.findings import Finding
-from console.base.theme import ThemeColours
 from console.cli.main import main as cli_main
-from console.cluster.model import Cluster
-from console.cluster.parse import local_cluster
-from console.files.clusters import find_cluster, load_cluster
-from console.files.help_cache import HelpCache
-from console.files.journal import Journal
 from console.files.places import Places, find_places
-from console.files.recipes import RecipeShelf, load_recipe, load_recipes
-from console.files.settings import Settings, load_settings
-from console.files.themes import load_themes
-from console.recipe.model import Recipe
 from console.services.system_clock import SystemClock
 
 if TYPE_CHECKING:
+    from console.base.findings import Finding
+    from console.base.theme import ThemeColours
+    from console.cluster.model import Cluster
+    from console.files.recipes import RecipeShelf
+    from console.files.settings import Settings
+    from console.recipe.model import Recipe
     from console.services.console_hub import ConsoleHub
     from console.services.hub import BootSummary, HubApi, RecipeProblem
     from console.services.ledger import Ledger
@@ -39,9 +31,8 @@ if TYPE_CHECKING:
     from console.services.vigil import VigilOptions
     from console.transport.base import Fleet
 
-# The second floor is imported where it is first needed: a command that only reads a file is done before it would be
-# loaded, and one that asks nodes connects to them meanwhile.
-
+# Each part is imported where it is first needed: a command that lists boots loads neither recipes nor settings, one
+# that only reads a file is done before the second floor would be loaded, one that asks nodes connects meanwhile.
 
 CONNECT_AHEAD_S = 10.0
 
@@ -54,6 +45,8 @@ class DiskShelf:
         self._extra = extra
 
     def _read(self) -> RecipeShelf:
+        from console.files.recipes import load_recipes
+
         return load_recipes(self._places, self._extra)
 
     def load(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
@@ -63,10 +56,14 @@ class DiskShelf:
     def get(self, name: str) -> Recipe:
         path = Path(name)
         if name.endswith(".toml") or os.sep in name:
+            from console.files.recipes import load_recipe
+
             return load_recipe(path / "recipe.toml" if path.is_dir() else path)
         return self._read().get(name)
 
     def themes(self) -> Sequence[ThemeColours]:
+        from console.files.themes import load_themes
+
         return load_themes(self._places).themes
 
     def write_log(self, name: str, text: str) -> str:
@@ -89,14 +86,21 @@ class DiskWorld:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._places = find_places(os.environ, work=Path.cwd())
-        extra = Path(args.recipes) if args.recipes else None
-        if extra is not None and not extra.is_dir():
-            raise UsageError(f"--recipes: no folder {args.recipes}")
-        self._shelf = DiskShelf(self._places, extra)
         self._clock = SystemClock()
+        _ = self._shelf  # a wrong --recipes is told before anything is done
+
+    @property
+    def _shelf(self) -> DiskShelf:
+        """By the options as they are now: a night that is gone on with brings its own."""
+        extra = Path(self._args.recipes) if self._args.recipes else None
+        if extra is not None and not extra.is_dir():
+            raise UsageError(f"--recipes: no folder {self._args.recipes}")
+        return DiskShelf(self._places, extra)
 
     def settings(self) -> Settings:
         """Wrong settings are told, and their defaults stand in."""
+        from console.files.settings import load_settings
+
         read = load_settings(self._places)
         for error in read.errors:
             sys.stderr.write(f"nightdeck: {error}\n")
@@ -112,6 +116,7 @@ class DiskWorld:
         return self.ledger().boots()
 
     def ledger(self) -> Ledger:
+        from console.files.journal import Journal
         from console.services.ledger import Ledger
 
         return Ledger(Journal(self._places.boots))
@@ -122,6 +127,9 @@ class DiskWorld:
 
     def cluster(self) -> Cluster:
         """The cluster that is meant. Raises FileError, UsageError."""
+        from console.cluster.parse import local_cluster
+        from console.files.clusters import find_cluster, load_cluster
+
         name = self._args.cluster
         if name == "local":
             return local_cluster()
@@ -145,6 +153,8 @@ class DiskWorld:
 
     @asynccontextmanager
     async def _hub(self, *, watch: bool, follow: bool, record: Path | None) -> AsyncIterator[HubApi]:
+        import asyncio
+
         async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
             await asyncio.to_thread(_load_hub)
             hub = self.make_hub(cluster, follow=follow, record=record, fleet=fleet)
@@ -158,6 +168,8 @@ class DiskWorld:
     @asynccontextmanager
     async def _connecting(self, cluster: Cluster) -> AsyncIterator[Fleet]:
         """Links that open by themselves from now on. How that went, each user of a link hears for itself."""
+        import asyncio
+
         fleet = self._fleet(cluster)
 
         async def connect(name: str) -> None:
@@ -183,6 +195,7 @@ class DiskWorld:
         if self._args.cluster != "lab":
             yield self.cluster()
             return
+        from console.files.clusters import load_cluster
         from console.lab.embedded import lab
         from console.lab.registry import find_running_lab
 
@@ -203,6 +216,10 @@ class DiskWorld:
     def make_hub(
         self, cluster: Cluster, *, follow: bool = True, record: Path | None = None, fleet: Fleet | None = None
     ) -> ConsoleHub:
+        import socket
+
+        from console.files.help_cache import HelpCache
+        from console.files.journal import Journal
         from console.services.console_hub import ConsoleHub
         from console.services.ledger import Ledger
         from console.services.recorder import Recorder
@@ -244,6 +261,8 @@ class DiskWorld:
         return ReplayHub(source, self._clock, themes=self._shelf.themes(), speed=BY_LENGTH)
 
     def play(self, what: str) -> int:
+        import asyncio
+
         settings = self.settings()
         choose_colours(self._args.color or settings.color)
         return asyncio.run(self._play(self.replay(what), settings))
@@ -304,16 +323,24 @@ class DiskWorld:
 
     def console(self) -> int:
         """The console on the chosen cluster; where there is none, it says what there is to choose."""
+        from console.transport.turns import run_in_turns
+
         settings = self.settings()
         choose_colours(self._args.color or settings.color)
-        return asyncio.run(self._console(settings))
+        return run_in_turns(self._console(settings))
 
     async def _console(self, settings: Settings) -> int:
+        import asyncio
+
         async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
             await asyncio.to_thread(_load_console)
+            from console.files.night_store import NightStore
+            from console.services.night_cut import told
             from console.tui.app import run_console_async
 
             hub = self.make_hub(cluster, fleet=fleet)
+            if cut := told(NightStore(self._places.state / "nights"), self.now()):
+                hub.tell_of(cut)
             try:
                 return await run_console_async(
                     hub,
@@ -372,6 +399,8 @@ def _say(text: str) -> None:
 
 
 def _user() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

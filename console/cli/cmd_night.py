@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import signal
@@ -14,20 +13,20 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.base.errors import ExitCode, FileError, NightdeckError, UsageError
 from console.boot.night_model import Night, Phase
 from console.boot.spread import spread_of_json
-from console.cli.cmd_measure import words as spread_words
+from console.cli.night_unit import print_unit_of
 from console.cli.out import Out
 from console.cli.world import World
-from console.files.night_queue import load_queue
-from console.files.night_store import LOG, NightStore, boot_id
+from console.files.night_store import LOG, NightStore
 from console.files.read import read_text
-from console.services.night import NightRunner, Plan, plan_json
-from console.services.night_setup import go_on, set_up
-from console.services.system_clock import SystemClock
+from console.services.night_cut import cut_of, cut_short, was_rebooted
+
+if TYPE_CHECKING:
+    from console.services.night_plan import Plan
 
 VERBS = ("status", "attach", "stop", "resume", "list", "check")
 START_LIMIT_S = 20.0
@@ -54,17 +53,24 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
         return await _attach(store, store.find(rest[0] if rest else None), out)
     if verb == "stop":
         return _stop(store, out)
+    if args.print_unit:
+        unit, how = print_unit_of()
+        out.data({"schema": 1, "unit": unit, "how": how}) if out.as_json else _lines(unit, how, out)
+        return ExitCode.DONE
     if args.read_only:
         raise UsageError("`night` changes nodes, and this is --read-only")
     if verb != "check":
         os.close(store.lock("-"))  # NightBusy, before anything is made for a second night
     if verb == "resume":
-        if args.if_interrupted and not _interrupted(store):
+        if args.if_interrupted and cut_short(store) is None:
             return ExitCode.DONE
+        from console.services.night_setup import go_on
+
         ident = store.find(rest[0] if rest else None)
         go_on(store, ident)  # over or damaged: say it here, not in a log
+        _as_begun(args, store.begun_with(ident))
     else:
-        ident = _new(store, Path(rest[0] if verb == "check" and rest else verb), verb == "check", world, out)
+        ident = _new(store, Path(rest[0] if verb == "check" and rest else verb), verb == "check", args, world, out)
         if not ident:
             return ExitCode.DONE
     if args.foreground:
@@ -73,8 +79,20 @@ async def night(args: argparse.Namespace, world: World, out: Out) -> int:
     return await _detach(ident, store, args, out)
 
 
-def _new(store: NightStore, path: Path, only_check: bool, world: World, out: Out) -> str:
+def _lines(unit: str, how: str, out: Out) -> None:
+    """The unit alone is the data: stdout may go into a file."""
+    for line in unit.splitlines():
+        out.line(line)
+    out.flush()
+    out.say(how)
+
+
+def _new(store: NightStore, path: Path, only_check: bool, args: argparse.Namespace, world: World, out: Out) -> str:
     """Read the queue and all its recipes; a night's folder, unless it is only to be checked."""
+    from console.files.night_queue import load_queue
+    from console.services.night_plan import plan_json
+    from console.services.night_setup import set_up
+
     now = time.time()
     queue = load_queue(path, now)
     for warning in queue.warnings:
@@ -91,12 +109,19 @@ def _new(store: NightStore, path: Path, only_check: bool, world: World, out: Out
     except FileError as error:
         raise UsageError(str(error)) from error
     state, plan = set_up(queue, text, store, world.recipe, now)
+    store.write_begun_with(state.id, {key: _whole(key, value) for key, value in _options(args)})
     store.write(state, {"at": now, "waiting": "", **plan_json(plan)})
     return state.id
 
 
 async def _run(ident: str, store: NightStore, args: argparse.Namespace, world: World, out: Out) -> int:
     """The night itself, in this process."""
+    import asyncio
+
+    from console.services.night import NightRunner
+    from console.services.night_setup import go_on
+    from console.services.system_clock import SystemClock
+
     descriptor = store.lock(ident)
     try:
         state, plan = go_on(store, ident)
@@ -139,6 +164,8 @@ def _code(done: Night, plan: Plan) -> int:
 async def _detach(ident: str, store: NightStore, args: argparse.Namespace, out: Out) -> int:
     """A keeper with a session of its own: neither a closed terminal nor a dropped SSH connection ends it, and it begins
     the controller again if that dies."""
+    import asyncio
+
     log = store.folder(ident) / "night.out"
     child = _child([*_globals(args), "night", "--run-id", ident, "--keep-alive"], log)
     limit = time.monotonic() + START_LIMIT_S
@@ -193,18 +220,6 @@ def _to(child: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], Non
     return lambda number, _frame: child.send_signal(number)
 
 
-def _interrupted(store: NightStore) -> bool:
-    """True where the newest night is not over and no process runs it."""
-    names = store.nights()
-    return bool(names) and store.running() is None and store.read(names[0]).get("phase") != Phase.DONE
-
-
-def was_rebooted(row: Mapping[str, Any]) -> bool:
-    """True where the state was written before this machine's present boot."""
-    before, now = row.get("boot_id"), boot_id()
-    return bool(before) and bool(now) and before != now
-
-
 def _child(words: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as stream:
         return subprocess.Popen(
@@ -216,15 +231,35 @@ def _child(words: list[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+OPTIONS = (
+    ("cluster", "--cluster"),
+    ("recipes", "--recipes"),
+    ("speed", "--speed"),
+    ("scenario", "--scenario"),
+    ("lab_nodes", "--lab-nodes"),
+)
+
+
+def _options(args: argparse.Namespace) -> list[tuple[str, Any]]:
+    return [(key, value) for key, _ in OPTIONS if (value := getattr(args, key)) is not None]
+
+
 def _globals(args: argparse.Namespace) -> list[str]:
-    pairs = [
-        ("--cluster", args.cluster),
-        ("--recipes", args.recipes),
-        ("--speed", args.speed),
-        ("--scenario", args.scenario),
-        ("--lab-nodes", args.lab_nodes),
-    ]
-    return [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+    given = dict(_options(args))
+    return [word for key, flag in OPTIONS if key in given for word in (flag, str(given[key]))]
+
+
+def _whole(key: str, value: Any) -> Any:
+    """A path that still holds when the night is gone on with from another folder."""
+    is_path = key == "recipes" or (key == "cluster" and value not in ("lab", "local"))
+    return str(Path(value).absolute()) if is_path else value
+
+
+def _as_begun(args: argparse.Namespace, begun: Mapping[str, Any]) -> None:
+    """A night that is gone on with is on the cluster that it was begun on, unless another is named now."""
+    if not _options(args):
+        for key, _ in OPTIONS:
+            setattr(args, key, begun.get(key))
 
 
 def _status(store: NightStore, rest: list[str], out: Out) -> int:
@@ -243,8 +278,7 @@ def _status(store: NightStore, rest: list[str], out: Out) -> int:
         )
         return ExitCode.DONE
     if not alive and row.get("phase") != "done":
-        why = "THIS MACHINE WAS REBOOTED" if was_rebooted(row) else "ITS PROCESS IS GONE"
-        out.line(f"night {ident}: {why}, and the night is not over: `nightdeck night resume {ident}`")
+        out.line(cut_of(row, ident, store).sentence(time.time()))
     _tell(row, out)
     return ExitCode.DONE
 
@@ -278,6 +312,8 @@ def _tell(row: Mapping[str, Any], out: Out) -> None:
 
 
 def _rate(result: Mapping[str, Any]) -> str:
+    from console.cli.cmd_measure import words as spread_words
+
     levels = (result.get("measure") or {}).get("levels") or []
     found = [(v["concurrency"], spread_of_json(v["total_tokens_per_s"])) for v in levels]
     return "".join(f", {spread_words(s)} tokens/s at {n}" for n, s in found if s is not None)
@@ -294,6 +330,8 @@ def _stop(store: NightStore, out: Out) -> int:
 
 async def _attach(store: NightStore, ident: str, out: Out) -> int:
     """The night's log as it grows, until it is over. Interrupting this ends only the looking."""
+    import asyncio
+
     path = store.folder(ident) / LOG
     at = 0
     while True:

@@ -18,7 +18,9 @@ from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
 from console.cli.world import World
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
+from console.files.night_store import NightStore
 from console.services.stop import said_of
+from console.services.night_cut import told
 from console.telemetry.freshness import Freshness, State
 from console.telemetry.to_json import node_json
 
@@ -49,6 +51,8 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         now = hub.now()
         tell_notices(hub, out)
     if out.as_json:
+    if cut := told(NightStore(world.state_folder / "nights"), world.now()):
+        out.say(cut)
         boots = [_with_guards(deployment_json(b, now), snap) for b in snap.boots]
         out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
         return ExitCode.DONE

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from console.base.errors import ExitCode, NightdeckError, UsageError
-from console.base.secrets import mask_text
 from console.cli.out import Out
 from console.cli.parser import build_parser
 
 if TYPE_CHECKING:
+    import asyncio
+
     from console.cli.world import World
 
 # Module and function: a command imports what it needs, and no other command's half of the house.
@@ -70,9 +70,11 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
         out.flush()
         return code
     except NightdeckError as error:
+        from console.base.secrets import mask_text
+
         out.say(f"nightdeck: {mask_text(str(error))}")
         return int(error.exit_code)
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except _interruptions():
         out.say("nightdeck: interrupted")
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
@@ -82,6 +84,12 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
         _drop_output()
         out.say(f"nightdeck: {error}")
         return int(ExitCode.FAILED)
+
+
+def _interruptions() -> tuple[type[BaseException], ...]:
+    """What an interrupted command ends with; asyncio's own only where a loop ran, since loading it takes its time."""
+    loaded = sys.modules.get("asyncio")
+    return (KeyboardInterrupt,) if loaded is None else (KeyboardInterrupt, loaded.CancelledError)
 
 
 def _drop_output() -> None:
@@ -124,6 +132,7 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
 
 def run(work: Awaitable[int]) -> int:
     """Run to the end; SIGINT, SIGTERM and SIGHUP cancel the work, which then cleans up before it lets go."""
+    import asyncio
 
     async def guarded() -> int:
         task = asyncio.current_task()
@@ -133,8 +142,7 @@ def run(work: Awaitable[int]) -> int:
                 loop.add_signal_handler(number, _cancel, task)
         return await work
 
-    coroutine: Coroutine[Any, Any, int] = guarded()
-    return asyncio.run(coroutine)
+    return asyncio.run(guarded())
 
 
 def _cancel(task: asyncio.Task[Any] | None) -> None:

@@ -56,6 +56,7 @@ def add_ledger_commands(add: Add) -> None:
     )
     p.add_argument("--foreground", action="store_true", help="run it here instead of by itself")
     p.add_argument("--if-interrupted", action="store_true", help="resume: do nothing where no night was cut short")
+    p.add_argument("--print-unit", action="store_true", help="resume: print the systemd unit that does so at start-up")
     p.add_argument("--run-id", metavar="ID", help=argparse.SUPPRESS)
     p.add_argument("--keep-alive", action="store_true", help=argparse.SUPPRESS)
 

@@ -24,6 +24,7 @@ from console.plan.model import Plan
 
 EVENTS: Final = "events.jsonl"
 SUMMARY: Final = "boot.json"
+TELEMETRY: Final = "telemetry.jsonl"
 PLAN: Final = "plan.json"
 STATES: Final = "states.json"
 RECIPE: Final = "recipe.toml"

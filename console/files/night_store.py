@@ -23,6 +23,7 @@ from console.files.atomic import Appender, trouble, write_whole
 STATE: Final = "state.json"
 LOG: Final = "night.log"
 QUEUE: Final = "queue.toml"
+BEGUN_WITH: Final = "begun-with.json"
 _ID: Final = re.compile(r"n[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?")
 
 
@@ -81,6 +82,14 @@ class NightStore:
         """The state, whole. extra: what is not the model's (what is waited for, the rules, the runs)."""
         row = {"schema": 1, "boot_id": boot_id(), **extra, **_json(night)}
         write_whole(self.folder(night.id) / STATE, json.dumps(row, indent=1, ensure_ascii=False).encode())
+
+    def write_begun_with(self, night: str, options: Mapping[str, Any]) -> None:
+        """The general options that a night was begun with: whoever goes on with it must mean the same cluster."""
+        write_whole(self.folder(night) / BEGUN_WITH, json.dumps(dict(options), ensure_ascii=False).encode())
+
+    def begun_with(self, night: str) -> dict[str, Any]:
+        """Those options; empty where none are kept."""
+        return read_json(self.folder(night) / BEGUN_WITH) or {}
 
     def read(self, night: str) -> dict[str, Any]:
         """The state as written. Raises UsageError where there is none."""

@@ -13,7 +13,6 @@ from console.files.archive import read_json, read_lines
 from console.files.boot_index import BootIndex, Listed
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
-from console.recipe.parse import parse_recipe
 
 MEASURE = "measure.json"
 
@@ -55,6 +54,8 @@ def memory_curve(path: Path, started: object) -> tuple[tuple[float, float], ...]
 
 def recipe_as_run(path: Path, slug: str) -> Recipe | None:
     """The recipe in a boot's folder, secrets masked; None where it is not kept or cannot be read."""
+    from console.recipe.parse import parse_recipe  # pydantic's models: not for a boot that is only named
+
     file = path / "recipe.toml"
     try:
         return parse_recipe(file.read_text("utf-8", "replace"), slug=slug, file=str(file))
@@ -64,6 +65,8 @@ def recipe_as_run(path: Path, slug: str) -> Recipe | None:
 
 def record_of_recipe(recipe: Recipe) -> Record:
     """A recipe's file as it is now, as a record that has not run."""
+    from console.recipe.parse import parse_recipe
+
     masked = parse_recipe(masked_source(recipe), slug=recipe.slug, file=recipe.file)
     return Record("", 0, recipe.slug, {}, masked)
 

@@ -30,7 +30,7 @@ from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.services.census import Found, epoch
 from console.services.explain import Explainer, is_evidence
-from console.services.ledger import Keeper
+from console.services.keeper import Keeper
 from console.services.log_store import RecentRecords
 from console.services.others_stop import OthersStop, WhoStops
 from console.services.progress import ProgressTeller

@@ -21,7 +21,7 @@ from console.boot.windows import Windows
 from console.cluster.facts import NodeFacts
 from console.files.archive import log_files, read_log
 from console.files.atomic import Appender, write_whole
-from console.files.boot_folder import BootFolder, holder_of
+from console.files.boot_folder import TELEMETRY, BootFolder, holder_of
 from console.files.event_codec import decode_event, encode_event
 from console.files.journal import read_events
 from console.plan.model import Plan
@@ -43,7 +43,6 @@ _WEIGHTY: Final = frozenset(
 )
 # Engine figures come with each line of the engine's own; one in ten seconds tells a night.
 STATS_EVERY_S: Final = 10.0
-TELEMETRY: Final = "telemetry.jsonl"
 
 
 class Keeper:

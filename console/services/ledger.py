@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from console.base.errors import NightdeckError, UsageError
 from console.base.secrets import mask_text
@@ -22,15 +22,16 @@ from console.files.boot_folder import BootFolder, BusyError
 from console.files.boot_index import BootIndex, Listed
 from console.files.event_codec import decode_event, encode_event
 from console.files.journal import BootEntry, Journal, read_events
-from console.plan.memory_model import MeasuredBoot
 from console.recipe.diff import diff_recipes
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
-from console.recipe.parse import parse_recipe
 from console.services.hub import BootSummary
-from console.services.keeper import Keeper
-from console.services.model_check_measured import measured_boot
 from console.services.retention import Limits, to_remove
+
+# Loaded where a boot is written or a recipe compared: to list boots takes neither telemetry nor pydantic's models.
+if TYPE_CHECKING:
+    from console.plan.memory_model import MeasuredBoot
+    from console.services.keeper import Keeper
 
 # A boot in one of these is over for the ledger: nothing that is found later changes its verdict.
 _END_OF_CALENDAR: Final = 253_402_300_799.0  # the year 9999
@@ -65,6 +66,8 @@ class Ledger:
     def keeper(self, deployment: str, number: int, recipe: str, *, now: float, secrets: Iterable[str] = ()) -> Keeper:
         """The writer of a deployment's folder, made where there is none. Never raises: without a folder it keeps
         nothing, and says so. secrets: values that are masked in all that it writes from now on."""
+        from console.services.keeper import Keeper
+
         held = self._keepers.get(deployment)
         if held is None or held.path is None:  # a disk that had no room for a folder may have it now
             folder, before = self._open(deployment, number, recipe, now)
@@ -244,6 +247,8 @@ class Ledger:
 
     def measured(self, recipe: Recipe, world: int) -> MeasuredBoot | None:
         """What the newest boot of this recipe on `world` nodes that came to ready showed about memory. Reads files."""
+        from console.services.model_check_measured import measured_boot
+
         try:
             return measured_boot(self._journal, recipe, world)
         except NightdeckError as error:
@@ -260,6 +265,8 @@ class Ledger:
 
     def changes(self, recipe: Recipe) -> list[str]:
         """What changed in a recipe since it was last run, a line each; empty when nothing did, or it never was."""
+        from console.recipe.parse import parse_recipe
+
         for row in self._listed():
             entry = row.entry
             file = entry.path / "recipe.toml"
@@ -348,4 +355,4 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-__all__ = ["Keeper", "Ledger", "nodes_of", "replayed", "summary_row"]
+__all__ = ["Ledger", "nodes_of", "replayed", "summary_row"]

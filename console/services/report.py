@@ -12,11 +12,11 @@ from console.boot.report import Report, ReportBoot
 from console.boot.report_write import html, markdown
 from console.files.archive import read_lines
 from console.files.atomic import trouble, write_whole
+from console.files.boot_folder import TELEMETRY
 from console.files.boot_index import BootIndex, Listed
 from console.recipe.diff import diff_recipes
 from console.recipe.model import Recipe
 from console.services.compare import record_of
-from console.services.keeper import TELEMETRY
 from console.services.ledger import moment
 
 # A longer chart says no more; nights of an hour have some hundred windows a node.

@@ -309,6 +309,10 @@ class Watching:
         self._touch()
 
     def _task_failed(self, name: str, error: BaseException) -> None:
+    def tell_of(self, text: str) -> None:
+        """Something beside the cluster that whoever opens a console should see once."""
+        self._tell("warn", text)
+
         self._tell("error", f"{name} ended with an error of the console's own: {type(error).__name__}: {error}")
 
     # -- what nodes say -----------------------------------------------------------------------------------------

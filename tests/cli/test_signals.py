@@ -74,17 +74,6 @@ def test_a_reader_that_goes_away_ends_the_output_quietly(lab: MakeLab) -> None:
     process.stderr.close()
 
 
-def test_the_command_line_never_loads_textual() -> None:
-    code = (
-        "import sys; from console.assemble import main\n"
-        "try: main(['--json', 'recipes'])\n"
-        "except SystemExit: pass\n"
-        "sys.exit('textual' in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60)
-    assert ran.returncode == 0, ran.stderr[-500:]
-
-
 def test_a_live_top_ends_quietly_when_its_reader_has_enough(lab: MakeLab) -> None:
     console = lab()
     words = ["--cluster", console.cluster, "top", "--json", "--follow", "--sort", "available"]
