@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from console.boot.events import Cause
+from console.boot.events import Cause, EtaChanged
 from console.boot.state import BootState, Phase, RankState
 from console.enginelog.stages_model import Stage
 
@@ -27,6 +27,29 @@ def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
             runs.append([rank])
     text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
     return f"rank{'s' if len(rows) > 1 else ''} {text} fell because of it"
+
+
+def expected(eta: EtaChanged, when: Callable[[float], str]) -> str:
+    """When it will be ready, with its band, and whether the deadline is met; else how far the progress bar sees, and
+    why no further. Empty where nothing is known. when: an epoch second as the face shows it."""
+    verdict = {True: ", in time", False: ", past the deadline", None: ""}[eta.in_time]
+    if eta.eta_at is not None:
+        text = f"ready about {when(eta.eta_at)}"
+        if eta.low_at is not None and eta.high_at is not None:
+            text += f" \N{PLUS-MINUS SIGN} {max(1, round((eta.high_at - eta.low_at) / 120))} min"
+        return text + verdict
+    if eta.stage_at is not None:
+        return f"{eta.stage} until about {when(eta.stage_at)}{verdict}, then {eta.why or 'not known'}"
+    return f"ready: {eta.why}{verdict}" if eta.why else ""
+
+
+def expected_now(state: BootState, when: Callable[[float], str]) -> str:
+    """`expected` of what is held true of a boot."""
+    eta = EtaChanged(
+        0.0, state.eta_at, state.eta_low_at, state.eta_high_at, state.eta_why,
+        stage=state.eta_stage, stage_at=state.eta_stage_at, in_time=state.eta_in_time,
+    )  # fmt: skip
+    return expected(eta, when)
 
 
 def out_of_sight(state: BootState) -> str:

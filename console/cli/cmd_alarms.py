@@ -8,9 +8,9 @@ import sys
 
 from console.base.errors import ExitCode
 from console.base.findings import Severity
-from console.boot.to_json import stamp
 from console.cli.cmd_status import SETTLE_S
 from console.cli.out import Out
+from console.cli.times import clock
 from console.cli.world import World
 from console.services.alarms import measure_text
 from console.services.ways_out import alarm_json, make_ways, send
@@ -86,7 +86,7 @@ async def now(args: argparse.Namespace, world: World, out: Out) -> int:
     if not active:
         out.line("no alarm holds")
     for alarm in active:
-        out.line(f"{alarm.severity:<5}  {(stamp(alarm.raised_at) or '')[11:19]}  {alarm.code}: {alarm.text}")
+        out.line(f"{alarm.severity:<5}  {clock(alarm.raised_at)}  {alarm.code}: {alarm.text}")
     return ExitCode.DONE
 
 

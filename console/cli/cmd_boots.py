@@ -6,13 +6,14 @@ import argparse
 import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from console.base.errors import ExitCode, UsageError
 from console.base.secrets import secret_values
 from console.boot.to_json import stamp
 from console.cli.out import Out
+from console.cli.times import day, whole
 from console.cli.world import World
 from console.files.archive import log_files
 from console.services.compare import record_of
@@ -69,14 +70,14 @@ def parse_since(text: str, now: float) -> float:
         raise UsageError(
             f"--since: {text!r} is no time", remedy="8h, 3d, 2026-09-18, or 2026-09-18T22:00+02:00"
         ) from error
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+    return at.timestamp()  # without a zone it is this machine's, as times are shown
 
 
 def show(rows: Sequence[BootSummary], out: Out) -> None:
     table = [
         [
             str(b.number),
-            datetime.fromtimestamp(b.started_at, UTC).strftime("%m-%d %H:%M"),
+            day(b.started_at),
             b.recipe,
             b.state,
             "" if b.ready_s is None else f"{b.ready_s:.0f} s",
@@ -87,7 +88,7 @@ def show(rows: Sequence[BootSummary], out: Out) -> None:
         ]
         for b in rows
     ]
-    heads = ["boot", "started UTC", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
+    heads = ["boot", "started", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
     out.table(heads, table, right=[0, 4, 5, 6])
 
 
@@ -129,7 +130,7 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
     out.line(
         f"boot {boot.number} of {boot.recipe}: {boot.state}{' (a console writes it now)' if listed.entry.live else ''}"
     )
-    out.line(f"  started     {stamp(boot.started_at)}")
+    out.line(f"  started     {whole(boot.started_at)}")
     out.line(f"  ready       {'n/a' if boot.ready_s is None else f'after {boot.ready_s:.1f} s'}")
     for change in boot.changed:
         out.line(f"  changed     {change}")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from console.base.errors import ExitCode
 from console.boot.events import Event, RankProgress, StatsSeen
-from console.boot.to_json import stamp
 from console.cli.out import Out
+from console.cli.times import clock
 from console.cli.world import World
 from console.services.export import Exporter
 from console.services.openmetrics import openmetrics
@@ -36,7 +36,7 @@ async def record(args: argparse.Namespace, world: World, out: Out) -> int:
 
         def heard(deployment: str, event: Event) -> None:
             if not isinstance(event, (RankProgress, StatsSeen)):
-                out.say(f"{(stamp(event.at) or '')[11:19]} {deployment}: {type(event).__name__}")
+                out.say(f"{clock(event.at)} {deployment}: {type(event).__name__}")
 
         hub.listen(heard)
         out.say(f"recording into {path}; interrupt to end it, `nightdeck replay {path}` shows it")

@@ -12,15 +12,16 @@ from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
-from console.boot.words import out_of_sight, stage_now
+from console.boot.words import expected_now, out_of_sight, stage_now
 from console.cli.follow import tell_notices
 from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
+from console.cli.times import clock, minute
 from console.cli.world import World
-from console.services.hub import HubApi, LogLine, NodeView, Snapshot
 from console.files.night_store import NightStore
-from console.services.stop import said_of
+from console.services.hub import HubApi, LogLine, NodeView, Snapshot
 from console.services.night_cut import told
+from console.services.stop import said_of
 from console.telemetry.freshness import Freshness, State
 from console.telemetry.to_json import node_json
 
@@ -50,9 +51,9 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         snap = hub.snapshot()
         now = hub.now()
         tell_notices(hub, out)
-    if out.as_json:
     if cut := told(NightStore(world.state_folder / "nights"), world.now()):
         out.say(cut)
+    if out.as_json:
         boots = [_with_guards(deployment_json(b, now), snap) for b in snap.boots]
         out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
         return ExitCode.DONE
@@ -95,6 +96,8 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
         f"boot {boot.number}  {boot.recipe}  {boot.phase}  {duration(end - boot.launched_at)} of "
         f"{duration(boot.deadline_s)}  {boot.title}"
     )
+    if boot.ready_at is None and not boot.phase.over and (text := expected_now(boot, minute)):
+        out.line(f"  expected  {text}")
     if boot.failed_why:
         out.line(f"  failed    {boot.failed_why}")
     if boot.cause is not None:
@@ -238,4 +241,4 @@ def _print(line: LogLine, out: Out) -> None:
             line=True,
         )
     else:
-        out.line(f"r{line.rank} {line.node} {(stamp(line.at) or '')[11:23]} {line.text}")
+        out.line(f"r{line.rank} {line.node} {clock(line.at, millis=True)} {line.text}")

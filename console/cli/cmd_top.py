@@ -17,6 +17,7 @@ from console.base.units import duration
 from console.boot.to_json import stamp
 from console.cli.cmd_status import SETTLE_S, node_cells, node_rows
 from console.cli.out import Out
+from console.cli.times import clock
 from console.cli.world import World
 from console.services.hub import HubApi, NodeView, Snapshot
 from console.services.ways_out import alarm_json
@@ -116,6 +117,8 @@ def top_json(snap: Snapshot) -> dict[str, Any]:
             "node": low.node,
             "mem_available_bytes": low.available_bytes,
             "seconds_to_empty": None if low.seconds_to_empty is None else round(low.seconds_to_empty, 1),
+            "age_s": None if low.age_s is None else round(low.age_s, 1),
+            "not_counted": list(low.not_counted),
         },
         "alarms": [alarm_json(a) for a in snap.alarms if a.active],
     }
@@ -154,7 +157,7 @@ def picture(snap: Snapshot, now: float, width: int = 1000, total: int | None = N
         of = f"{fresh} of {len(snap.nodes)} nodes shown answer ({total} in all)"
     low = "" if snap.lowest is None else f"   {snap.lowest.sentence}"
     lines = [
-        f"{snap.cluster.name}   {of}{low}   {(stamp(now) or '')[11:19]} UTC",
+        f"{snap.cluster.name}   {of}{low}   {clock(now)}",
         "",
     ]
     lines += fitted([node_cells(v) for v in snap.nodes], width)
@@ -171,7 +174,7 @@ def picture(snap: Snapshot, now: float, width: int = 1000, total: int | None = N
             lines.append(f"why: {boot.cause.sentence}")
     active = [a for a in snap.alarms if a.active]
     if active:
-        lines += ["", *(f"! {(stamp(a.raised_at) or '')[11:19]} {a.text}" for a in active)]
+        lines += ["", *(f"! {clock(a.raised_at)} {a.text}" for a in active)]
     return lines
 
 

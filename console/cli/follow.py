@@ -12,6 +12,7 @@ from console.boot.events import (
     CauseFound,
     ContainerSeen,
     DeadlinePassed,
+    EtaChanged,
     Event,
     NodeBack,
     NodeLost,
@@ -24,14 +25,16 @@ from console.boot.events import (
     StopSeen,
 )
 from console.boot.state import GONE, BootState, Phase
-from console.boot.to_json import deployment_json, event_json, stamp
-from console.boot.words import victims_in_words
+from console.boot.to_json import deployment_json, event_json
+from console.boot.words import expected, victims_in_words
 from console.cli.out import Out
+from console.cli.times import clock, minute
 from console.services.hub import HubApi
 
 # A rank's last lines come a moment after its container's end, and the other ranks' words a moment later still.
 CAUSE_LIMIT_S = 4.0
 CAUSE_QUIET_S = 1.0
+ETA_MOVES_S = 120.0
 
 
 def clock_text(seconds: float) -> str:
@@ -48,6 +51,7 @@ class Teller:
         self._stages: dict[int, str] = {}
         self._mine: set[str] = set()
         self._told = ""
+        self._eta: tuple[float | None, bool | None] = (None, None)
 
     def heard(self, deployment: str, event: Event) -> None:
         """Events of what this command launches; a deployment that was there before is not its story."""
@@ -61,8 +65,7 @@ class Teller:
             return
         text = self._words(event)
         if text:
-            at = stamp(event.at) or ""
-            self._out.line(f"{at[11:19]} {text}")
+            self._out.line(f"{clock(event.at)} {text}")
             self._out.flush()
 
     def _words(self, event: Event) -> str:
@@ -81,6 +84,8 @@ class Teller:
                 return f"{event.node}: no answer ({event.trouble}): {event.detail}"
             case NodeBack():
                 return f"{event.node}: answers again{', it was rebooted' if event.rebooted else ''}"
+            case EtaChanged():
+                return self._expected(event)
             case ApiSeen(state="healthy" | "wrong_model" | "error"):
                 return f"API {event.state}{': ' + event.detail if event.detail else ''}"
             case SmokeDone(canary=False):
@@ -95,6 +100,16 @@ class Teller:
                 return f"failed: {event.why}"
             case _:
                 return ""
+
+    def _expected(self, event: EtaChanged) -> str:
+        """Said where it is first known, where it moves by minutes, and where the deadline comes in or out of reach."""
+        new = (event.eta_at, event.in_time)
+        (at, verdict), self._eta = self._eta, new
+        news = event.in_time != verdict or (event.eta_at is None) != (at is None)
+        if not news and abs((event.eta_at or 0.0) - (at or 0.0)) < ETA_MOVES_S:
+            self._eta = (at, verdict)
+            return ""
+        return expected(event, minute) if event.eta_at is not None or event.in_time is not None else ""
 
     def _cause(self, event: CauseFound) -> str:
         who = f" (rank {event.cause.rank} on {event.cause.node})" if event.cause.rank is not None else ""

@@ -110,14 +110,19 @@ class ProgressTeller:
             passes=log.tracker.passes_expected if log is not None else 1,
             deadline_s=state.deadline_at - now,
         )
-        if isinstance(eta.seconds, Absent):
-            event = EtaChanged(now, None, why=eta.seconds.reason)
-        else:
-            low = None if isinstance(eta.low, Absent) else now + eta.low
-            high = None if isinstance(eta.high, Absent) else now + eta.high
-            event = EtaChanged(now, now + eta.seconds, low, high, eta.basis)
-        moved = abs((event.eta_at or 0.0) - (state.eta_at or 0.0)) > _ETA_MOVES_S
-        return event if moved or event.why != state.eta_why else None
+        event = EtaChanged(
+            now,
+            _after(now, eta.seconds),
+            _after(now, eta.low),
+            _after(now, eta.high),
+            eta.seconds.reason if isinstance(eta.seconds, Absent) else eta.basis,
+            stage=slowest.stage.word if slowest.stage is not None else "",
+            stage_at=_after(now, eta.stage_s),
+            in_time=eta.meets_deadline,
+        )
+        said = (state.eta_why, state.eta_stage, state.eta_in_time)
+        moved = _moved(event.eta_at, state.eta_at) or _moved(event.stage_at, state.eta_stage_at)
+        return event if moved or (event.why, event.stage, event.in_time) != said else None
 
     def stall(self, state: BootState, wall: float, monotonic: float) -> Stalled | None:
         """News of a stall, or of its end; judged every few seconds."""
@@ -135,3 +140,11 @@ def _share(bar: Bar | Absent, stage: Stage | None) -> float | None:
         return None
     fits = (stage is Stage.WEIGHTS and bar.is_shards) or (stage is Stage.GRAPHS and bar.is_graphs)
     return bar.fraction if fits else None
+
+
+def _after(now: float, seconds: float | Absent) -> float | None:
+    return None if isinstance(seconds, Absent) else now + seconds
+
+
+def _moved(new: float | None, old: float | None) -> bool:
+    return (new is None) != (old is None) or abs((new or 0.0) - (old or 0.0)) > _ETA_MOVES_S

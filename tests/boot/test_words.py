@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from console.boot.events import BootOpened, RankRef
-from console.boot.reduce import opened
+from console.boot.events import BootOpened, EtaChanged, RankRef
+from console.boot.reduce import opened, reduce
 from console.boot.state import BootState, Phase
 from console.boot.to_json import deployment_json
-from console.boot.words import stage_now
+from console.boot.words import expected_now, stage_now
 from console.enginelog.stages_model import Stage
 
 
@@ -49,3 +49,21 @@ def test_a_rank_out_of_sight_is_not_called_serving() -> None:
     state = serving()
     lost = replace(state.ranks[1], reachable=False)
     assert stage_now(replace(state, ranks=(state.ranks[0], lost)), lost)[0] is Stage.GRAPHS
+
+
+@pytest.mark.parametrize(
+    ("eta", "words"),
+    [
+        (EtaChanged(1.0, 700.0, 640.0, 880.0, "3 earlier boots", in_time=True), "ready about 700 ± 2 min, in time"),
+        (EtaChanged(1.0, 700.0, in_time=False), "ready about 700, past the deadline"),
+        (EtaChanged(1.0, 700.0, 400.0, 1000.0), "ready about 700 ± 5 min"),
+        (
+            EtaChanged(1.0, None, why="no earlier boot", stage="weights", stage_at=500.0),
+            "weights until about 500, then no earlier boot",
+        ),
+        (EtaChanged(1.0, None, why="no earlier boot"), "ready: no earlier boot"),
+        (EtaChanged(1.0, None), ""),
+    ],
+)
+def test_the_expected_time_says_no_more_than_is_known(eta: EtaChanged, words: str) -> None:
+    assert expected_now(reduce(serving(), eta), lambda at: f"{at:.0f}") == words
