@@ -19,6 +19,7 @@ from console.plan.preflight_host import host_findings
 from console.plan.preflight_images import image_findings
 from console.plan.preflight_mounts import mount_findings
 from console.plan.preflight_routes import route_findings
+from console.plan.references import found_id
 from console.plan.sizes import GIB, gib
 from console.recipe.model import Recipe
 
@@ -45,7 +46,12 @@ def preflight(
             found.append(finding("unreachable", f"{rank.node}: {fact.reason}", node=rank.node, observed=fact.reason))
         else:
             present[rank.node] = fact
-    found += [f for f in plan.findings if f.code not in _FOLLOWS or f.node is None or f.node in present]
+    settled = _settled(recipe, plan, present)
+    found += [
+        f
+        for f in plan.findings
+        if f.code not in settled and (f.code not in _FOLLOWS or f.node is None or f.node in present)
+    ]
     for name, fact in present.items():
         found += _engine(name, fact)
         found += _disk(name, fact, plan)
@@ -57,6 +63,22 @@ def preflight(
     found += fabric_findings(cluster, plan, present)
     found += _launch(recipe, cluster, plan, present)
     return unique(found)
+
+
+def _settled(recipe: Recipe, plan: Plan, present: Mapping[str, NodeFacts]) -> set[str]:
+    """Codes that say what every node must have, where every node of the plan was asked and has it."""
+    facts = [present.get(rank.node) for rank in plan.ranks]
+    settled = set()
+    if all(fact is not None and found_id(plan.image, fact) for fact in facts):
+        settled.add("local-image")
+    if all(fact is not None and _whole(recipe.model, fact) for fact in facts):
+        settled.add("offline-hub-model")
+    return settled
+
+
+def _whole(model: str, fact: NodeFacts) -> bool:
+    models = () if isinstance(fact.launch, Absent) or isinstance(fact.launch.models, Absent) else fact.launch.models
+    return any(m.name == model and m.state == "whole" for m in models)
 
 
 def _launch(recipe: Recipe, cluster: Cluster, plan: Plan, present: Mapping[str, NodeFacts]) -> Iterator[Finding]:

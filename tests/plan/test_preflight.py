@@ -15,7 +15,7 @@ from console.plan.preflight import preflight, verdict
 from console.recipe.model import LaunchOptions
 from tests.plan.build import GIB, all_facts, codes, plan_of, safe, seed, spark_facts, sparks, tiny
 
-QUIET = {"shm-size-no-effect", "ready-timeout-note", "offline-hub-model", "local-image"}
+QUIET = {"shm-size-no-effect", "ready-timeout-note", "offline-hub-model"}
 DENIED = Absent("permission denied while trying to connect to the docker API")
 NEVER = safe(launch=LaunchOptions(sync_image="never"))
 OTHER_IMAGE = {"dsv41-flash:local": "sha256:" + "b" * 64}
@@ -89,9 +89,8 @@ def test_one_fault_on_one_node(changes: dict[str, Any], code: str, severity: str
     mine = [f for f in found if f.code == code]
     assert len(mine) == 1 and str(mine[0].severity) == severity and part in mine[0].message
     assert mine[0].node == "dgx6" and mine[0].remedy
-    assert set(codes(found)) - QUIET - {code} <= {"interface-unknown"} | (
-        {"same-machine"} if code == "same-machine" else set()
-    )
+    more = {"image-copied": {"local-image"}, "same-machine": {"same-machine"}}.get(code, set())
+    assert set(codes(found)) - QUIET - {code} <= {"interface-unknown"} | more
     assert verdict(found) == {"block": "blocked", "warn": "risky", "info": "ready"}[severity]
 
 
