@@ -100,7 +100,7 @@ def memory_lines(memory: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[
     budget = budgets[0]
     room = max(10, min(width - 4, 120))
     spans: list[Span] = [("  ", "text")]
-    legend: list[Span] = [("  ", "text")]
+    legend: list[Line] = []
     used = 0
     solid = [p for p in budget.parts if p[0] != "free"]
     for i, (_, words, value) in enumerate(solid):
@@ -108,11 +108,11 @@ def memory_lines(memory: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[
         used += cells
         sign, role = glyphs.stack[i % len(glyphs.stack)], PART_ROLES[i % len(PART_ROLES)]
         spans.append((sign * cells, role))
-        legend += [(f"{sign} ", role), (f"{safe(words, limit=32)} {gib(value)}   ", "text")]
+        legend.append(((f"{sign} ", role), (f"{safe(words, limit=32)} {gib(value)}   ", "text")))
     spans.append((glyphs.bar_empty * (room - used), "grid"))
     left = budget.stays if budget.stays is not None else budget.total - sum(p[2] for p in solid)
     role = "bad bold" if left < 4 * GIB else "warn bold" if left < 10 * GIB else "ok"
-    legend.append((f"{glyphs.bar_empty} stays {gib(left)} of {gib(budget.total)} GiB", role))
+    legend.append(((f"{glyphs.bar_empty} stays {gib(left)} of {gib(budget.total)} GiB", role),))
     which = f"  {safe(budget.node)}" + (f", the tightest of {len(budgets)}" if len(budgets) > 1 else "")
     lines: list[Line] = [((which, "dim"),), tuple(spans), *_flow(legend, width)]
     for note in budget.notes[:2]:
@@ -120,15 +120,17 @@ def memory_lines(memory: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[
     return lines
 
 
-def _flow(spans: Sequence[Span], width: int) -> list[Line]:
-    rows: list[list[Span]] = [[]]
-    at = 0
-    for text, role in spans:
-        if at + len(text) > width and at:
+def _flow(entries: Sequence[Line], width: int) -> list[Line]:
+    """Entries one after the other, indented; a row ends before the entry that it has no room for."""
+    rows: list[list[Span]] = []
+    at = width
+    for entry in entries:
+        room = sum(len(text) for text, _ in entry)
+        if at + room > width:
             rows.append([("  ", "text")])
             at = 2
-        rows[-1].append((text, role))
-        at += len(text)
+        rows[-1] += entry
+        at += room
     return [tuple(row) for row in rows]
 
 
