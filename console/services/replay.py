@@ -238,18 +238,19 @@ class ReplayHub:
 
     def snapshot(self) -> Snapshot:
         world = self._world
+        nodes = world.views(self.position)
         return Snapshot(
             version=self._version,
             at=self.now(),
             cluster=self._source.cluster,
-            nodes=world.views(self.position),
+            nodes=nodes,
             boot=world.boot(world.show),
             boots=tuple(b for name in world.states if (b := world.boot(name)) is not None),
             recipes=(),
             problems=(),
             read_only=True,
             alarms=world.alarms.all,
-            lowest=world.lowest,
+            lowest=world.lowest(nodes),
             replay=self.replaying,
         )
 

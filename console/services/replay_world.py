@@ -29,6 +29,7 @@ from console.files.event_codec import decode_as, decode_event
 from console.services.alarms import AlarmBook
 from console.services.hub import LogLine, NodeView
 from console.services.log_store import LogStore
+from console.services.lowest import lowest_of
 from console.services.replay_rows import Row, Source
 from console.services.replay_window import window_sample
 from console.services.series import SeriesBook
@@ -38,7 +39,7 @@ from console.telemetry.frames import Frame
 from console.telemetry.freshness import judge
 from console.telemetry.sample import Float, Guard, Sample
 from console.telemetry.sampler import Sampler
-from console.telemetry.trend import Lowest, lowest
+from console.telemetry.trend import Lowest
 
 # What a jump stops at; progress and figures are no events for people.
 TELLING: Final = (
@@ -157,7 +158,8 @@ class ReplayWorld:
         self.samples[sample.node] = sample
         self.series.add(sample)
         empty = self.series.seconds_to_empty(sample.node, sample.memory.available_bytes, sample.received_at)
-        self._empty[sample.node] = empty
+        left = sample.memory.available_bytes
+        self._empty[sample.node] = self.series.seconds_to_empty_now(sample.node, left, sample.received_at)
         if alarming:
             self.alarms.sampled(sample, empty)
 
@@ -242,8 +244,6 @@ class ReplayWorld:
             sample = replace(sample, guards=tuple(kept.values()))
         return NodeView(node, state, age, sample or Absent("not recorded yet"), trouble, fresh.why, "", rank)
 
-    @property
-    def lowest(self) -> Lowest | None:
-        known = {n: s.memory.available_bytes for n, s in self.samples.items()}
+    def lowest(self, views: Sequence[NodeView]) -> Lowest | None:
         slopes = {n: self.series.slope(n, "mem_available", s.received_at) for n, s in self.samples.items()}
-        return lowest({n: v for n, v in known.items() if not isinstance(v, Absent)}, self._empty, slopes)
+        return lowest_of(views, self._empty, slopes)

@@ -8,7 +8,7 @@ from typing import Final
 from console.base.absent import NOT_SAMPLED, Absent
 from console.telemetry.history import FINE_S, Series
 from console.telemetry.sample import Float, Gpu, Sample
-from console.telemetry.trend import LONG_S, SHORT_S, seconds_to_empty
+from console.telemetry.trend import seconds_to_empty, seconds_to_empty_now, slope_now
 
 
 def _gpu(pick: Callable[[Gpu], Float]) -> Callable[[Sample], Float]:
@@ -80,19 +80,19 @@ class SeriesBook:
         return _resample(values, points)
 
     def slope(self, node: str, metric: str, now: float) -> Float:
-        """Change per second by the last half minute and the last seconds: the slower of both, 0 where they disagree."""
+        """Change per second, as `slope_now` tells it."""
         series = self._book.get((node, metric))
-        if series is None:
-            return NOT_SAMPLED
-        long, short = series.slope(LONG_S, now), series.slope(SHORT_S, now)
-        if isinstance(long, Absent) or isinstance(short, Absent):
-            return long
-        return min(long, short, key=abs) if long * short > 0 else 0.0
+        return NOT_SAMPLED if series is None else slope_now(series, now)
 
     def seconds_to_empty(self, node: str, left: Float, now: float) -> Float:
         """Seconds until a node's available memory is used up at the rate of the last half minute."""
         series = self._book.get((node, "mem_available"))
         return NOT_SAMPLED if series is None else seconds_to_empty(series, left, now)
+
+    def seconds_to_empty_now(self, node: str, left: Float, now: float) -> Float:
+        """The same for whoever looks: a fast fall is told at once, by the last samples."""
+        series = self._book.get((node, "mem_available"))
+        return NOT_SAMPLED if series is None else seconds_to_empty_now(series, left, now)
 
 
 def _resample(values: Sequence[float | None], points: int) -> list[float | None]:

@@ -21,6 +21,7 @@ from console.services.follower import Follower
 from console.services.guard import GuardService, marker_text
 from console.services.guard_log import GuardLog
 from console.services.hub import LogLine, NodeView
+from console.services.lowest import lowest_of
 from console.services.recorder import Recorder
 from console.services.series import SeriesBook
 from console.services.tasks import Owner
@@ -28,7 +29,7 @@ from console.services.ways_out import Way, make_ways
 from console.telemetry.alarm_rules import AlarmPolicy, WaysPolicy
 from console.telemetry.guard_policy import GuardPolicy
 from console.telemetry.sample import Float, Guard, GuardTrip, Sample
-from console.telemetry.trend import Lowest, lowest
+from console.telemetry.trend import Lowest
 from console.transport.base import Fleet
 
 # A guard is there within a second of its container; this long without one is worth an alarm.
@@ -79,7 +80,6 @@ class Vigil:
         self.recorder = options.recorder
         if self.recorder is not None:
             self.recorder.alarms = lambda: self.alarms.all
-        self._available: dict[str, int] = {}
         self._empty: dict[str, Float] = {}
         self._slopes: dict[str, Float] = {}
         self._guard_log = GuardLog()
@@ -88,21 +88,16 @@ class Vigil:
         self._unguarded: dict[tuple[str, str], float] = {}
         self._serving: set[str] = set()
 
-    @property
-    def lowest(self) -> Lowest | None:
-        return lowest(self._available, self._empty, self._slopes)
+    def lowest(self, views: Iterable[NodeView]) -> Lowest | None:
+        return lowest_of(views, self._empty, self._slopes)
 
     def sampled(self, sample: Sample) -> None:
         """After the sample was added to the series."""
         if sample.part != "all":
             return
         left = sample.memory.available_bytes
-        if isinstance(left, Absent):
-            self._available.pop(sample.node, None)
-        else:
-            self._available[sample.node] = left
         empty = self._series.seconds_to_empty(sample.node, left, sample.received_at)
-        self._empty[sample.node] = empty
+        self._empty[sample.node] = self._series.seconds_to_empty_now(sample.node, left, sample.received_at)
         self._slopes[sample.node] = self._series.slope(sample.node, "mem_available", sample.received_at)
         self.alarms.sampled(sample, empty)
         if not isinstance(sample.guards, Absent):
@@ -115,10 +110,6 @@ class Vigil:
     def tick(self, views: Iterable[NodeView], states: Iterable[BootState]) -> None:
         """Once a second."""
         rows = tuple(views)
-        for view in rows:
-            if view.state == "lost":  # what a lost node had is not what it has
-                self._available.pop(view.node.name, None)
-                self._empty.pop(view.node.name, None)
         self.alarms.tick(rows)
         self.alarms.boots(states)
 

@@ -153,11 +153,12 @@ class Watching:
         shown = self._followers.get(self._show) if self._show is not None else None
         ranks = {r.node: r.rank for r in shown.state.ranks} if shown is not None else {}
         now = self._clock.monotonic()
+        nodes = tuple(w.view(now, ranks.get(name)) for name, w in self._watches.items())
         return Snapshot(
             version=self._version,
             at=self._clock.wall(),
             cluster=self._cluster,
-            nodes=tuple(w.view(now, ranks.get(name)) for name, w in self._watches.items()),
+            nodes=nodes,
             boot=shown.state if shown is not None else None,
             boots=tuple(f.state for f in self._followers.values()),
             recipes=tuple(self._recipes),
@@ -166,7 +167,7 @@ class Watching:
             job=self._job,
             read_only=self.read_only,
             alarms=self.vigil.alarms.all,
-            lowest=self.vigil.lowest,
+            lowest=self.vigil.lowest(nodes),
             controls=self._controls_view,
             looked=self._looked,
         )
@@ -308,11 +309,11 @@ class Watching:
         self._notices.append(Notice(self._notice_seq, self._clock.wall(), severity, clean_line(mask_text(text))))
         self._touch()
 
-    def _task_failed(self, name: str, error: BaseException) -> None:
     def tell_of(self, text: str) -> None:
         """Something beside the cluster that whoever opens a console should see once."""
         self._tell("warn", text)
 
+    def _task_failed(self, name: str, error: BaseException) -> None:
         self._tell("error", f"{name} ended with an error of the console's own: {type(error).__name__}: {error}")
 
     # -- what nodes say -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
@@ -90,6 +91,20 @@ class Series:
         points = points[::-step][::-1]
         slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(points) for b in points[i + 1 :]]
         return median(slopes)
+
+    def newest_slope(self, now: float, *, count: int = 3, within_s: int = 20) -> Float:
+        """Change per second over the last few samples, by least squares; quick, and moved by each of them. Absent with
+        fewer than `count` of them in the last seconds."""
+        points = [(float(i), v) for i, v in enumerate(self.recent(within_s, now)) if v is not None][-count:]
+        if len(points) < count:
+            return Absent("too few samples for a trend")
+        return _least_squares(points)
+
+
+def _least_squares(points: Sequence[tuple[float, float]]) -> float:
+    at = sum(p[0] for p in points) / len(points)
+    mean = sum(p[1] for p in points) / len(points)
+    return sum((x - at) * (y - mean) for x, y in points) / sum((x - at) ** 2 for x, _ in points)
 
 
 def time_to_empty(left: Float, slope: Float) -> Float:

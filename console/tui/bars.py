@@ -8,15 +8,16 @@ from typing import Final
 from textual import events
 from textual.message import Message
 
-from console.base.absent import Absent
+from console.base.units import age
 from console.boot.state import Phase
 from console.services.hub import Snapshot
+from console.services.lowest import lowest_of
 from console.telemetry.trend import Lowest
 from console.tui.actions import Action, bar_sign
 from console.tui.alarm_lines import alarm_count
 from console.tui.boot_lines import expected, frontier, phase_span
 from console.tui.controls_lines import controls_mark
-from console.tui.figures import clock_span, gib, hhmm, number
+from console.tui.figures import clock_span, gib, hhmm
 from console.tui.glyphs import Glyphs
 from console.tui.pane import Lines
 from console.tui.spans import Line, Span, clip, line_width, safe, spread, width_of
@@ -37,21 +38,19 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
     if lost and total > 1:
         named = ", ".join(safe(n, limit=12) for n in lost[:3]) + (" …" if len(lost) > 3 else "")
         parts.append((3, [(f" lost {named}", "bad")]))
-    free = [
-        (v, n.node.name)
-        for n in snapshot.nodes
-        if n.state == "fresh"
-        and not isinstance(n.sample, Absent)
-        and (v := number(n.sample.memory.available_bytes)) is not None
-    ]
-    if free:
-        low, name = min(free)
+    least = lowest_of(snapshot.nodes)
+    if least is not None:
+        low, name = least.available_bytes, least.node
         role = "bad bold" if low < 4 * 1024**3 else "warn" if low < 10 * 1024**3 else "text"
         soon = snapshot.lowest if snapshot.lowest is not None and snapshot.lowest.seconds_to_empty is not None else None
         if soon is not None:
             parts.append((1, [("   ", "text"), (f"{glyphs.warn} {safe(soon.sentence, limit=80)}", "bad bold")]))
         label = "   lowest free " if width >= 110 else "   low "
         parts.append((4, [(label, "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
+        if least.age_s is not None:
+            parts.append((4, [(f" {age(least.age_s)} old", "warn")]))
+        if least.not_counted:
+            parts.append((4, [(least.left_out, "warn")]))
         if soon is None and (slope := slope_span(snapshot.lowest, name, glyphs)) is not None:
             parts.append((4, [slope]))
     if alarms := alarm_count(snapshot.alarms, glyphs):
