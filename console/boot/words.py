@@ -14,6 +14,17 @@ KEPT: Final = "kept "
 UNSAVED: Final = ", the log is not saved: "
 
 
+def bare(node: str, said: str) -> str:
+    """A sentence without the name of the node that it begins with, for where that stands before it already:
+    `dgx7 (op@10.0.0.7): refused` is `refused`."""
+    if not node or not said.startswith(node):
+        return said
+    rest = said[len(node) :]
+    if rest.startswith(" (") and "): " in rest:
+        return rest.partition("): ")[2]
+    return rest[2:] if rest.startswith(": ") else rest[1:] if rest.startswith(" ") else said
+
+
 def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
     """ "ranks 0, 2-7 fell because of it", or nothing."""
     rows = sorted(set(cause.victims) & set(ranks))
@@ -61,7 +72,8 @@ def out_of_sight(state: BootState) -> str:
         return ""
     named = ", ".join(f"rank {r.rank} on {r.node}" for r in unseen[:4])
     more = f" and {len(unseen) - 4} more" if len(unseen) > 4 else ""
-    why = f": {unseen[0].trouble}" if len({r.trouble for r in unseen}) == 1 and unseen[0].trouble else ""
+    whys = {bare(r.node, r.trouble) for r in unseen}
+    why = f": {next(iter(whys))}" if len(whys) == 1 and unseen[0].trouble else ""
     if state.ready_at is None:
         return f"cannot see {named}{more}{why}"
     if state.unproven:

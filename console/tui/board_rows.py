@@ -9,6 +9,7 @@ from typing import Final
 
 from console.base.containers import ENDED
 from console.boot.state import BootState, Phase, RankState
+from console.boot.words import bare
 from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs, bar
@@ -228,7 +229,7 @@ def _second(rank: RankState, look: BoardLook, now: float, quiet: float | None) -
 
 def _remark(rank: RankState, behind: str, quiet: float | None) -> Span:
     if not rank.reachable:
-        return f"node lost: {safe(rank.trouble or 'no answer')}", "lost"
+        return f"node lost: {safe(bare(rank.node, rank.trouble) or 'no answer')}", "lost"
     if rank.status in ENDED:
         code = "" if rank.exit_code is None else f" {rank.exit_code}"
         return f"{rank.status}{code}" + (" OOM-killed" if rank.oom_killed else ""), "bad"

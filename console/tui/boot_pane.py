@@ -77,6 +77,7 @@ class BootPane(Pane):
         self.now = 0.0
         self.guards: Mapping[int, GuardView] = {}
         self.holder = ""
+        self.me = ""
         self.replayed = False
         self.looked = True
 
@@ -161,7 +162,7 @@ class BootPane(Pane):
             height = max(6, self.size.height - 1)
             self.paper.set_lines(failure_lines(boot, width, height, g, self.keys))
         elif mode == "stop":
-            self.paper.set_lines(stop_lines(boot, now, width, g, self.keys.get("deployment.stop", "")))
+            self.paper.set_lines(stop_lines(boot, now, width, g, self.keys.get("deployment.stop", ""), me=self.me))
         else:
             self.paper.set_lines(step_lines(boot.steps, now, width, g))
 

@@ -82,7 +82,7 @@ def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> li
     lost = f"{', '.join(dark)} {'does' if len(dark) == 1 else 'do'} not answer: what runs there is not known."
     out: list[Line] = [
         ((f" {safe(boot.title) or safe(boot.recipe)}  ", "strong"), phase_span(boot, glyphs)),
-        ((f" runs for {clock_span(now - boot.launched_at)}", "dim"),),
+        ((f" launched {clock_span(now - boot.launched_at)} ago", "dim"),),
         (),
         *wrap_spans((" ", "text"), text, "text", width, limit=3),
         *(wrap_spans((f" {glyphs.warn} ", "warn bold"), lost, "warn", width, limit=2) if dark else ()),

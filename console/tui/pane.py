@@ -9,6 +9,7 @@ from textual import events
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -113,8 +114,12 @@ class Paper(ScrollView, can_focus=True):
     def _fit(self) -> None:
         self.virtual_size = Size(0, len(self.content))
 
+    class Sized(Message):
+        """It has another width: what is written on it may be wrapped anew."""
+
     def on_resize(self, _event: events.Resize) -> None:
         self._fit()
+        self.post_message(self.Sized())
 
     def render_line(self, y: int) -> Strip:
         base = self.rich_style

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from console.boot.state import GONE, STOP_AGAIN, STOP_STEPS, BootState, RankState
-from console.boot.words import KEPT
+from console.boot.words import KEPT, bare
 from console.tui.controls_lines import person
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap, wrap_spans
 
 LABEL: Final = 10
 CUT_OFF_S: Final = 30.0  # past its limit: whoever asked is gone, since an answer or a refusal would have come
+WRAPPED: Final = 4  # nodes; more have one line each
 CLEAN: Final = ("stopped", "nothing")
 
 
@@ -39,19 +40,23 @@ def stop_sentence(results: Mapping[str, tuple[str, str]]) -> str:
     return ", ".join(parts) or "nobody was asked yet"
 
 
-def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str = "") -> list[Line]:
-    """How a stop goes, or how it came out. key: what begins it again, empty where this console must not."""
+def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str = "", *, me: str = "") -> list[Line]:
+    """How a stop goes, or how it came out. key: what begins it again, empty where this console must not. me: how this
+    console is called in the stop's `by`."""
     nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
     over = boot.stop_result is not None
-    lines = _outcome(boot, nodes, width, glyphs, key) if over else _progress(boot, nodes, now, width, glyphs, key)
+    lines = _outcome(boot, nodes, width, glyphs, key) if over else _progress(boot, nodes, now, width, glyphs, key, me)
     wide = max((len(safe(n)) for n in nodes), default=6)
     done = [n for n in nodes if boot.stop_results.get(n, ("", ""))[0] in CLEAN]
     open_ones = [n for n in nodes if n not in done or (over and _told(boot, n))]
     for node in open_ones:
         sign, role, word, detail = _node(boot, node, now, glyphs)
-        lines.append(
-            ((f"   {fit(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 16)}", role), ("  " + detail, "dim"))
-        )
+        lead: Line = ((f"   {fit(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 14)}  ", role))
+        room = width - line_width(lead) - 1
+        rows = wrap(detail, room, limit=1 if len(open_ones) > WRAPPED or room < 20 else 2) or [""]
+        lines += [
+            (*(lead if i == 0 else ((" " * line_width(lead), "text"),)), (row, "dim")) for i, row in enumerate(rows)
+        ]
     rest = [n for n in done if n not in open_ones]
     for result, sign, role, word in (
         ("stopped", glyphs.done, "ok", "stopped"),
@@ -68,10 +73,12 @@ def _told(boot: BootState, node: str) -> bool:
     return result == "stopped" and bool(detail)
 
 
-def _progress(boot: BootState, nodes: Sequence[str], now: float, width: int, glyphs: Glyphs, key: str) -> list[Line]:
+def _progress(
+    boot: BootState, nodes: Sequence[str], now: float, width: int, glyphs: Glyphs, key: str, me: str
+) -> list[Line]:
     left = [n for n in nodes if boot.stop_results.get(n, ("", ""))[0] not in CLEAN]
     took = "" if boot.stop_at is None else f" for {span(max(0.0, now - boot.stop_at))}"
-    by = f" by {person(boot.stop_by)}" if boot.stop_by else ""
+    by = f" by {person(boot.stop_by)}" if boot.stop_by not in ("", me) else ""
     head = f"{glyphs.active} stopping{by}{took}: {len(nodes) - len(left)} of {len(nodes)} nodes are done"
     lines: list[Line] = [((f" {head}", "warn bold"),)]
     if nodes and not left:
@@ -159,21 +166,21 @@ def _node(boot: BootState, node: str, now: float, glyphs: Glyphs) -> tuple[str, 
     if over:
         return _after(rank, node, detail, glyphs)
     if result == "unknown" and (asked is None or asked[0] != STOP_AGAIN):
-        return glyphs.unknown, "warn", "no answer", safe(_bare(node, detail))
+        return glyphs.unknown, "warn", "no answer", safe(bare(node, detail))
     if asked is None:
         return glyphs.waiting, "dim", "not asked yet", ""
     name, since, limit = asked
     waited = max(0.0, now - since)
-    of = "" if limit is None else f" of at most {limit:.0f} s"
+    of = "" if limit is None else f", at most {limit:.0f} s"
     if limit is not None and waited > limit + CUT_OFF_S:
         return glyphs.unknown, "warn", "no word", f"{name}: asked {span(waited)} ago"
-    dark = f"; {safe(rank.trouble)}" if rank is not None and not rank.reachable and rank.trouble else ""
-    return glyphs.active, "active", f"asked {waited:.0f} s", f"{name}: no answer yet,{of or ' no limit'}{dark}"
+    dark = f"; {safe(bare(node, rank.trouble))}" if rank is not None and not rank.reachable and rank.trouble else ""
+    return glyphs.active, "active", f"asked {waited:.0f} s", f"{name}: no answer yet{of}{dark}"
 
 
 def _after(rank: RankState | None, node: str, detail: str, glyphs: Glyphs) -> tuple[str, str, str, str]:
     """A node that did not answer the stop, by what is known of it since."""
-    why = safe(_bare(node, detail)) or "no answer"
+    why = safe(bare(node, detail)) or "no answer"
     if rank is None or not rank.reachable or rank.status is None:
         seen = f"; last seen {rank.status}" if rank is not None and rank.status else ""
         return glyphs.unknown, "warn", "unknown", f"{why}{seen}"
@@ -182,13 +189,8 @@ def _after(rank: RankState | None, node: str, detail: str, glyphs: Glyphs) -> tu
     return glyphs.failed, "bad", "answers again", f"its container is {rank.status}"
 
 
-def _bare(node: str, detail: str) -> str:
-    """Transport's sentences begin with the node's name, which stands before them already."""
-    return detail.removeprefix(f"{node}: ").removeprefix(f"{node} ")
-
-
 def _said(node: str, detail: str) -> str:
-    return f"{node}: {bare}" if (bare := _bare(node, detail)) else node
+    return f"{node}: {words}" if (words := bare(node, detail)) else node
 
 
 def stopped_word(rank: RankState) -> Span:

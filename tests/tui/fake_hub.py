@@ -136,6 +136,10 @@ class FakeHub:
     def read_only(self) -> bool:
         return self._snapshot.read_only
 
+    @property
+    def by(self) -> str:
+        return "me@here"
+
     def snapshot(self) -> Snapshot:
         return self._snapshot
 

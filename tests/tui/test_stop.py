@@ -48,9 +48,9 @@ def test_each_node_says_what_it_was_asked_and_how_long_it_is_waited_for() -> Non
     said = text(begun(), NOW + 12)
     assert "stopping by me for 12s: 6 of 8 nodes are done" in said
     silent = next(line for line in said.splitlines() if "dgx3" in line)
-    assert "asked 12 s" in silent and "no answer yet, of at most 15 s" in silent and SILENT in silent
+    assert "asked 12 s" in silent and "no answer yet, at most 15 s" in silent and SILENT in silent
     busy = next(line for line in said.splitlines() if "dgx1" in line)
-    assert "asked 10 s" in busy and "stop workers" in busy and "of at most 50 s" in busy
+    assert "asked 10 s" in busy and "stop workers" in busy and "at most 50 s" in busy
     assert "✓ stopped" in said and "dgx4, dgx5, dgx6, dgx7, dgx8" in said and "had nothing dgx2" in said
 
 
@@ -72,7 +72,7 @@ def test_a_stop_that_a_node_did_not_answer_ends_and_says_what_to_do() -> None:
     said = text(boot, NOW + 20)
     assert "stopped on 7 of 8; dgx3 does not answer: its container may still run" in said
     assert "[s] asks it again" in said and "removing nightdeck-dsv41-flash-8x-b11-r2 at dgx3 itself" in said
-    assert f"? unknown           {SILENT}; last seen running" in said
+    assert f"? unknown         {SILENT}; last seen running" in said
     assert "[s]" not in text(boot, NOW + 20, key="")
 
 

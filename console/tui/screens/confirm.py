@@ -89,7 +89,10 @@ class ConfirmScreen(ModalScreen[str | None]):
 
     def on_resize(self, _event: events.Resize) -> None:
         self.set_class(self.size.height < 30, "-short")
-        self.call_after_refresh(self.settle)
+
+    def on_paper_sized(self, event: Paper.Sized) -> None:
+        event.stop()
+        self.settle()
 
     def settle(self) -> None:
         """Draw again and open or close the choices by what is known and typed."""

@@ -78,6 +78,7 @@ class MainScreen(LookActions):
 
     def on_mount(self) -> None:
         self.query_one(BootPane).keys = {} if self.hub.read_only else key_signs(self._keymap)
+        self.query_one(BootPane).me = self.hub.by
         snapshot = self.hub.snapshot()
         self.active = self.first_pane()
         self.deck = "logs" if self.active == "boot" else self.active

@@ -49,7 +49,10 @@ class PaperScreen(ModalScreen[None]):
 
     def on_resize(self, _event: events.Resize) -> None:
         self.set_class(self.size.height < 30, "-short")
-        self.call_after_refresh(self.redraw)
+
+    def on_paper_sized(self, event: Paper.Sized) -> None:
+        event.stop()
+        self.redraw()
 
     def redraw(self, draw: Draw | None = None) -> None:
         """Draw again, with other content when given."""
