@@ -358,10 +358,15 @@ class DiskWorld:
             for scenario in SCENARIOS.values():
                 sys.stdout.write(f"{scenario.name:<20} {scenario.summary}\n")
             return 0
+        if args.set:
+            from console.lab.ctl import main as control
+            from console.lab.registry import registered_folder
+
+            return int(control([str(registered_folder()), "set", args.set]))
         if args.serve:
             from console.lab.main import main as lab_main
 
-            return int(lab_main(["--serve", *_lab_words(args)]))
+            return int(lab_main(["--serve", *(["--json"] if args.json else []), *_lab_words(args)]))
         args.cluster = "lab"
         if args.speed is None and "NIGHTDECK_LAB_SPEED" not in os.environ:
             from console.lab.clock import SPEED_SCREEN

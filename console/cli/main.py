@@ -112,7 +112,7 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
         _need_terminal()
         return world.console()
     if name == "lab":
-        if not (args.serve or args.list):
+        if not (args.serve or args.list or args.set):
             _need_terminal()
         return world.lab(args)
     if name == "replay":

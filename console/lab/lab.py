@@ -199,13 +199,14 @@ class Lab:
                 node.engine.images.add(image.reference)
         elif name == "port-in-use":
             node.close_port("0.0.0.0", 8000)
-        for container in node.engine.all():
-            container.stubborn = False
-        node.engine.down = ""
-        node.machine.latched = False
-        node.machine.collapse = None
-        node.machine.loads.pop("another process", None)
-        node.heal()
+        for one in self.world.nodes.values():  # a rank of a small boot may have been struck elsewhere
+            for container in one.engine.all():
+                container.stubborn = False
+            one.engine.down = ""
+            one.machine.latched = False
+            one.machine.collapse = None
+            one.machine.loads.pop("another process", None)
+            one.heal()
 
     def collapse(self, node: LabNode) -> None:
         """Available memory to half a GiB within 30 lab seconds; after 60 the node stands still."""

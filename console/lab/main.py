@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -43,6 +44,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--serve", action="store_true", help="register, so that `--cluster lab` of other commands uses this one"
     )
+    p.add_argument(
+        "--light",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help=f"the lab answers the telemetry probes itself, no process a node (default: beyond {RUN_PROBES} nodes)",
+    )
+    p.add_argument("--json", action="store_true", help="say where it is in one line of JSON (the default when piped)")
     p.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return p
 
@@ -56,8 +64,11 @@ def speed_from_environment(default: float) -> float:
     return speed if speed > 0 else default
 
 
-async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: bool = False) -> None:
-    """Bring the lab up, say so in one line on standard output, and keep it until a signal or the parent's end."""
+async def serve(
+    config: LabConfig, *, registered: bool = False, parent_pipe: bool = False, people: bool = False
+) -> None:
+    """Bring the lab up, say so on standard output, and keep it until a signal or the parent's end. people: in words
+    for a terminal, with the commands to copy, instead of one line of JSON."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -76,7 +87,7 @@ async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: boo
             "pid": os.getpid(),
             "control": str(lab.control_socket),
         }
-        sys.stdout.write(json.dumps(state) + "\n")
+        sys.stdout.write(in_words(lab, registered=registered) if people else json.dumps(state) + "\n")
         sys.stdout.flush()
         await stop.wait()
     finally:
@@ -85,6 +96,37 @@ async def serve(config: LabConfig, *, registered: bool = False, parent_pipe: boo
         if registered:
             unregister()
         await lab.close()
+
+
+def in_words(lab: Lab, *, registered: bool) -> str:
+    """How the lab that runs here is used from another terminal."""
+    names = list(lab.world.nodes)
+    nodes = names[0] if len(names) == 1 else f"{len(names)} nodes, {names[0]} to {names[-1]}"
+    word = "lab" if registered else shlex.quote(str(lab.cluster_file))
+    here = "" if "NIGHTDECK_STATE_DIR" not in os.environ else " (with the same NIGHTDECK_STATE_DIR)"
+    recipe = "tiny-cpu --nodes 1" if len(names) < 4 else "dsv41-flash-4x" if len(names) < 8 else "dsv41-flash-8x-safe"
+    control = (
+        "nightdeck lab --set"
+        if registered
+        else shlex.join([sys.executable, "-m", "console.lab.ctl", str(lab.folder), "set"])
+    )
+    rows = [
+        f"The lab runs: {nodes}; scenario {lab.world.scenario.name}, time {lab.clock.speed:g} times as fast. "
+        "Ctrl-C ends it.",
+        "",
+        f"In another terminal{here}:",
+        f"  nightdeck --cluster {word}",
+        f"  nightdeck --cluster {word} launch {recipe}",
+        f"  nightdeck --cluster {word} status",
+        f"  nightdeck --cluster {word} stop",
+        "",
+        "A fault while it runs (`nightdeck lab --list` names them all), and none again:",
+        f"  {control} rank-dies-loading",
+        f"  {control} healthy",
+        "",
+        f"Its cluster file, where another user or a script wants it: {lab.cluster_file}",
+    ]
+    return "\n".join(rows) + "\n"
 
 
 async def _watch_parent(stop: asyncio.Event) -> asyncio.Task[None]:
@@ -122,7 +164,8 @@ def main(argv: list[str] | None = None) -> int:
         images=tuple(options.image),
     )
     try:
-        asyncio.run(serve(config, registered=options.serve, parent_pipe=options.parent_pipe))
+        people = sys.stdout.isatty() and not (options.json or options.parent_pipe)
+        asyncio.run(serve(config, registered=options.serve, parent_pipe=options.parent_pipe, people=people))
     except (NightdeckError, ValueError) as e:
         sys.stderr.write(f"nightdeck lab: {e}\n")
         return ExitCode.USAGE

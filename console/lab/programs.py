@@ -127,8 +127,6 @@ def launcher(world: World, node: LabNode) -> Callable[[Container], Program]:
             return _plain(container, words)
         if any(word.startswith("--help") for word in arguments):
             return Plain(container, ["usage: vllm serve [model_tag] [options]", *(f"  --{f}" for f in sorted(FLAGS))])
-        if world.strikes("half-stop", node):
-            container.stubborn = True
         if world.strikes("bad-flag"):
             flag = next((w for w in arguments if w.startswith("--")), "--no-such-flag")
             return Plain(container, _usage(f"unrecognized arguments: {flag}-typo"), 2)
@@ -137,6 +135,8 @@ def launcher(world: World, node: LabNode) -> Callable[[Container], Program]:
         except BadArgument as e:
             return Plain(container, _usage(str(e)), 2)
         rank = Rank(world, node, container, args)
+        if world.strikes_rank("half-stop", node, rank.rank, args.world):
+            container.stubborn = True
         return Hostile(rank) if world.strikes("hostile", node) else rank
 
     return launch

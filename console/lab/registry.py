@@ -9,7 +9,7 @@ from pathlib import Path
 
 import platformdirs
 
-from console.base.errors import NightdeckError
+from console.base.errors import NightdeckError, UsageError
 from console.lab.control import ask
 from console.lab.layout import write_private
 
@@ -35,6 +35,14 @@ def unregister() -> None:
             file.unlink()
     except (OSError, ValueError):
         return  # nothing of ours is registered
+
+
+def registered_folder() -> Path:
+    """The folder of the lab that says it keeps running. Raises UsageError where none does."""
+    try:
+        return Path(json.loads(state_file().read_text())["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError("no lab serves", remedy="`nightdeck lab --serve` begins one") from error
 
 
 def running_lab() -> Path | None:

@@ -26,7 +26,10 @@ class Faults:
         self._struck = False
 
     def _here(self, name: str) -> bool:
-        return self._world.strikes(name, self._rank.node)
+        r = self._rank
+        members = r.group.members.values() if r.group is not None else ()
+        used = frozenset(m.node.machine.number for m in members) if len(members) >= r.args.world else frozenset[int]()
+        return self._world.strikes_rank(name, r.node, r.rank, r.args.world, used)
 
     def never_joins(self) -> bool:
         return self._here("rendezvous-timeout") and self._rank.rank > 0

@@ -140,6 +140,15 @@ class World:
             return False
         return node is None or node.machine.number == self.scenario.target(len(self.nodes))
 
+    def strikes_rank(self, name: str, node: LabNode, rank: int, ranks: int, used: frozenset[int] = frozenset()) -> bool:
+        """Whether the fault is meant for this rank: the one on the fault's node, and the last one of a boot that does
+        not use that node. used: the numbers of the nodes that the boot is known to use; none: not known yet."""
+        target = self.scenario.target(len(self.nodes))
+        if self.scenario.name != name or not target:
+            return False
+        beyond = target not in used if used else target > ranks
+        return node.machine.number == target or (beyond and rank == ranks - 1)
+
     def group(self, address: str, port: int, world: int) -> Group:
         """The store at this address; a new one where the old one's head is gone."""
         found = self.groups.get((address, port))

@@ -14,7 +14,9 @@ from typing import cast
 
 import pytest
 
+from console.assemble import main
 from console.base.errors import NightdeckError, UsageError
+from console.lab.embedded import SELF as EMBEDDED
 from console.lab.embedded import kill, lab, start_lab
 from console.lab.registry import find_running_lab, running_lab, state_file
 
@@ -82,3 +84,22 @@ async def test_a_dead_lab_s_note_is_not_believed(tmp_path: Path) -> None:
     assert await find_running_lab() is None
     state_file().write_text("{ not json")
     assert await find_running_lab() is None
+
+
+def test_a_person_at_a_terminal_is_told_what_to_type(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    lab = subprocess.Popen([*EMBEDDED, "--nodes", "1", "--serve", "--dir", str(tmp_path / "lab")], stdout=slave)
+    os.close(slave)
+    said = b""
+    while b"cluster.toml" not in said:
+        said += os.read(master, 4096)
+    text = said.decode().replace("\r\n", "\n")
+    assert text.startswith("The lab runs: dgx1; scenario healthy, ") and "{" not in text
+    assert "\n  nightdeck --cluster lab launch tiny-cpu --nodes 1\n" in text
+    assert main(["lab", "--set", "node-cut"]) == 0
+    folder = Path(json.loads(state_file().read_text())["folder"])
+    assert f"{folder}/cluster.toml" in text
+    lab.terminate()
+    assert lab.wait(20) == 0
+    os.close(master)
+    assert main(["lab", "--set", "node-cut"]) == 2

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import asyncssh
 import pytest
 
 from console.base.errors import UsageError
+from console.lab.clock import LabClock
+from console.lab.machine import Machine
 from console.lab.scenarios import SCENARIOS, scenario
+from console.lab.world import LabNode, World
 
 from .conftest import Make
 
@@ -32,6 +36,25 @@ async def test_rank_dies_loading(bench: Make) -> None:
     assert not any(b"SafetensorError" in line for line in lines)
     assert (await b.run("dgx1", "docker wait t1-r0")).stdout == "1\n"
     assert (await b.run("dgx4", "docker wait t1-r3")).stdout == "0\n"
+
+
+async def test_a_boot_of_four_loses_its_last_rank(bench: Make) -> None:
+    """The scenario's own node, dgx6, takes no part in it."""
+    b = await bench("rank-dies-loading", nodes=6)
+    await b.launch(world=4)
+    await b.until("dgx4", "t1-r3", b"SafetensorError: Error while deserializing header")
+    assert (await b.run("dgx4", "docker wait t1-r3")).stdout == "1\n"
+
+
+@pytest.mark.parametrize(("ranks", "used", "struck"), [(8, 8, 5), (4, 4, 3), (2, 0, 1), (1, 1, 0), (8, 0, 5)])
+def test_each_fault_of_a_rank_strikes_one_that_is_there(ranks: int, used: int, struck: int) -> None:
+    world = World(LabClock(1.0), scenario("rank-dies-loading"))
+    nodes = [LabNode(f"dgx{n}", Machine(f"dgx{n}", n, world.clock), Path()) for n in range(1, 9)]
+    world.nodes = {n.name: n for n in nodes}
+    numbers = frozenset(range(1, used + 1))
+    hit = [r for r in range(ranks) if world.strikes_rank("rank-dies-loading", nodes[r], r, ranks, numbers)]
+    assert hit == [struck]
+    assert not any(world.strikes_rank("node-cut", nodes[r], r, ranks, numbers) for r in range(ranks))
 
 
 async def test_node_silent(bench: Make) -> None:
@@ -62,13 +85,13 @@ async def test_node_cut_leaves_the_engine_alone(bench: Make) -> None:
 async def test_image_missing(bench: Make) -> None:
     b = await bench("image-missing")
     started = await b.launch()
-    assert [r.exit_status for r in started] == [0] * 6 + [125, 0]
-    assert "No such image: dsv41-flash:local" in str(started[6].stderr)
-    assert (await b.run("dgx7", "docker image inspect dsv41-flash:local")).exit_status == 1
+    assert [r.exit_status for r in started] == [0, 0, 125] + [0] * 5
+    assert "No such image: dsv41-flash:local" in str(started[2].stderr)
+    assert (await b.run("dgx3", "docker image inspect dsv41-flash:local")).exit_status == 1
     saved = (await b.run("dgx1", "docker save dsv41-flash:local", encoding=None)).stdout
-    loaded = await b.run("dgx7", "docker load", input=saved, encoding=None)
+    loaded = await b.run("dgx3", "docker load", input=saved, encoding=None)
     assert loaded.stdout == b"Loaded image: dsv41-flash:local\n"
-    ids = [(await b.run(n, "docker image inspect -f '{{.Id}}' dsv41-flash:local")).stdout for n in ("dgx1", "dgx7")]
+    ids = [(await b.run(n, "docker image inspect -f '{{.Id}}' dsv41-flash:local")).stdout for n in ("dgx1", "dgx3")]
     assert ids[0] == ids[1]
 
 
