@@ -21,12 +21,17 @@ def recipes(args: argparse.Namespace, world: World, out: Out) -> int:
         return _one(args.name, good, bad, out)
     if out.as_json:
         out.data({"schema": 1, "recipes": [_summary(r) for r in good], "errors": [_problem(p) for p in bad]})
-        return ExitCode.DONE
+        return ExitCode.USAGE if bad else ExitCode.DONE
     rows = [[r.slug, str(r.required_nodes), r.engine, r.docker_image, r.title] for r in good]
     out.table(["name", "nodes", "engine", "image", "title"], rows, right=[1])
+    if not bad:
+        return ExitCode.DONE
+    out.flush()  # the good ones stand above what is wrong, also where both go to one place
+    files = len({p.file for p in bad})
+    out.say(f"{files} recipe file{'s' if files != 1 else ''} cannot be used:")
     for problem in bad:
-        out.say(f"{_where(problem)}: {problem.message}")
-    return ExitCode.DONE
+        out.say(f"  {_where(problem)}: {problem.message}")
+    return ExitCode.USAGE
 
 
 def _one(name: str, good: Sequence[Recipe], bad: Sequence[RecipeProblem], out: Out) -> int:

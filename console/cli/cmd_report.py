@@ -1,4 +1,4 @@
-"""`report`: the night, or the boots since some time, as Markdown and as one HTML page."""
+"""`report`: the night, or the boots since some time: Markdown on standard output, or files where they are asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.cli.cmd_boots import parse_since
 from console.cli.out import Out
 from console.cli.world import World
 from console.files.night_store import NightStore
-from console.services.report import report_of_night, report_since, write_report
+from console.services.report import markdown, report_of_night, report_since, write_report
 
 
 def report(args: argparse.Namespace, world: World, out: Out) -> int:
@@ -24,12 +24,12 @@ def report(args: argparse.Namespace, world: World, out: Out) -> int:
         made = report_since(index, parse_since(args.since or "12h", now), now)
     else:
         made = report_of_night(index, store.read(store.find(args.night)), now)
-    paths = write_report(made, Path(args.output))
+    paths = () if args.output in (None, "-") else write_report(made, Path(args.output), force=args.force)
     if out.as_json:
         out.data(
             {
                 "schema": 1,
-                "files": [str(p) for p in paths],
+                "files": [str(p.absolute()) for p in paths],
                 "headline": headline(made),
                 "boots": [b.record.id for b in made.boots],
                 "duels": [
@@ -45,8 +45,14 @@ def report(args: argparse.Namespace, world: World, out: Out) -> int:
                 "next": next_steps(made),
             }
         )
-    else:
+    elif paths:
         out.line(headline(made))
         for path in paths:
-            out.line(f"  {path}")
+            out.line(f"  {path.absolute()}")
+    else:
+        for line in markdown(made).splitlines():
+            out.line(line)
+        out.flush()
+        if args.output is None and out.terminal:
+            out.say("\nNothing was written: `-o DIR` writes report.md and report.html (with charts) into DIR.")
     return ExitCode.DONE

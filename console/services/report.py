@@ -95,13 +95,25 @@ def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [min(part, key=lambda p: p[1]) for part in slices if part]
 
 
-def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
-    """report.md and report.html in the folder, made where it is not there. Raises DiskError."""
+def write_report(report: Report, where: Path, *, force: bool = False) -> tuple[Path, ...]:
+    """The files that were written: report.md and report.html in a folder, made where it is not there; or the one file
+    that `where` names by ending in .md or .html. Nothing that stands there is replaced, unless by force.
+
+    Raises UsageError where something stands there, DiskError."""
+    kinds = {".md": markdown, ".html": html}
+    one = where.suffix.lower() in kinds
+    paths = (where,) if one else tuple(where / f"report{suffix}" for suffix in kinds)
+    there = [path for path in paths if path.exists() or path.is_symlink()]
+    if there and not force:
+        raise UsageError(f"{there[0]} is there already", remedy="-o names another place, --force replaces it")
+    folder = where.parent if one else where
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise trouble("cannot be made", folder, error) from error
-    paths = (folder / "report.md", folder / "report.html")
-    for path, text in zip(paths, (markdown(report), html(report)), strict=True):
-        write_whole(path, text.encode("utf-8", "replace"))
+    for path in paths:
+        write_whole(path, kinds[path.suffix.lower()](report).encode("utf-8", "replace"))
     return paths
+
+
+__all__ = ["markdown", "report_of_night", "report_since", "write_report"]
