@@ -93,7 +93,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class BootSummary:
-    """A row of the ledger, newest first in lists."""
+    """A row of the ledger, newest first in lists. ready_by: see `console.boot.figures`. unseen: what the lowest memory
+    leaves out, in words, "" where a console looked all the time."""
 
     id: str
     number: int
@@ -111,6 +112,8 @@ class BootSummary:
     cause_class: str = ""
     smoke_text: str = ""
     min_available_by_node: Mapping[str, int] = field(default_factory=dict)
+    ready_by: str = ""
+    unseen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +136,9 @@ class ControlsView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a face draws. version grows with every change; equal versions are equal pictures.
-    boot: the deployment on show (the newest live one, else the last that ended in this session), None when there is
-    none.
-    looked: False until a node was asked what runs there: until then no boot means nothing.
-    boots: all live deployments. job: what the console does now ("launching dsv41-flash-8x"), empty when idle."""
+    """Everything that a face draws; equal versions are equal pictures. boot: the deployment on show (the newest live
+    one, else the last that ended in this session). looked: False until a node was asked what runs: until then no boot
+    means nothing. boots: all live ones. job: what the console does now ("launching glm-5-8x"), empty when idle."""
 
     version: int
     at: float
@@ -150,13 +151,12 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     job: str = ""
     read_only: bool = False
-    # Newest first, those that are over too; and the node that has the least memory, or runs out of it first.
-    alarms: tuple[Alarm, ...] = ()
-    lowest: Lowest | None = None
-    # Set where this is no present but a recording: what every face says then.
-    replay: Replaying | None = None
+    alarms: tuple[Alarm, ...] = ()  # newest first, those that are over too
+    lowest: Lowest | None = None  # the node that has the least memory, or runs out of it first
+    replay: Replaying | None = None  # where this is no present but a recording: what every face says then
     controls: ControlsView = ControlsView()
     looked: bool = True
+    looking: tuple[int, int] | None = None  # while nodes are asked for a plan: answered, of how many
 
 
 class HubApi(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
+from console.boot.figures import elapsed_seconds, elapsed_text, ready_by, ready_seconds, ready_text, speed_text
 from console.boot.state import STATS_FRESH_S, BootState, Phase, Step
 from console.boot.words import expected_now, out_of_sight
 from console.services.hub import BootSummary
@@ -64,8 +65,7 @@ def expected(boot: BootState) -> str:
 
 def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
     """Elapsed and deadline as a bar, the expected time, and what the API says."""
-    end = boot.ended_at if boot.ended_at is not None else now
-    elapsed = end - boot.launched_at
+    elapsed = elapsed_seconds(boot, now)
     spans: list[Span] = [(" ", "text"), phase_span(boot, glyphs), ("  ", "text")]
     if boot.phase in (Phase.READY, Phase.DEGRADED, Phase.SERVING_BAD):
         # What is wrong comes first: on a narrow screen the figures after it are cut, and it is not.
@@ -73,14 +73,14 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
             spans.append((f"{glyphs.lost} {safe(unseen)}   ", "warn bold" if boot.unproven else "warn"))
         if boot.smoke_why:
             spans.append((f"{safe(boot.smoke_why)}   ", "bad"))
-        took = "" if boot.ready_at is None else f"ready in {clock_span(boot.ready_at - boot.launched_at)}"
+        took = "" if boot.ready_at is None else f"ready in {ready_text(ready_seconds(boot), ready_by(boot))}"
         spans += [
             (took, "strong"),
             (f"   up {clock_span(elapsed)}", "text"),
             (f"   :{boot.port} {safe(boot.api)}", "dim"),
         ]
         if boot.tokens_per_s is not None:
-            spans.append((f"   {boot.tokens_per_s:.1f} tok/s", "strong"))
+            spans.append((f"   {speed_text(boot.tokens_per_s)} tok/s", "strong"))
         if boot.first_token_s is not None:
             spans.append((f"   first token {boot.first_token_s:.2f} s", "dim"))
         spans += _stats(boot, now)
@@ -90,9 +90,7 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
         return clip(spans, width)
     if boot.phase.over or boot.phase is Phase.STOPPING:
         when = "" if boot.ended_at is None else f" at {hhmmss(boot.ended_at)}"
-        if boot.ended_at is None and boot.stop_at is not None:
-            elapsed = boot.stop_at - boot.launched_at
-        spans += [(f"after {clock_span(elapsed)}{when}", "text")]
+        spans += [(f"after {elapsed_text(boot, now)}{when}", "text")]
         return clip(spans, width)
     share = elapsed / boot.deadline_s if boot.deadline_s > 0 else 1.0
     full, empty = bar(glyphs, share, 24 if width >= 120 else 10)
@@ -275,8 +273,13 @@ def idle_lines(
     for boot in boots[:8]:
         bad = boot.state in ("failed", "stalled", "serving_bad")
         sign = glyphs.failed if bad else glyphs.done
-        took = f"ready in {clock_span(boot.ready_s)}" if boot.ready_s is not None else safe(boot.cause) or boot.state
-        low = f"lowest free {gib(boot.min_available_bytes)} GiB" if boot.min_available_bytes is not None else ""
+        took = (
+            f"ready in {ready_text(boot.ready_s, boot.ready_by)}"
+            if boot.ready_s is not None
+            else safe(boot.cause) or boot.state
+        )
+        mark = "*" if boot.unseen else ""
+        low = f"lowest free {gib(boot.min_available_bytes)}{mark} GiB" if boot.min_available_bytes is not None else ""
         lines.append(
             (
                 (f"  {boot.number:>4}  ", "dim"),

@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
+from console.boot.figures import ready_text, speed_text
 from console.services.hub import BootSummary
-from console.tui.figures import NA, clock_span, gib, hhmm, one, span
+from console.tui.figures import NA, gib, hhmm, span
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, Row
 from console.tui.paint import Paint
@@ -28,12 +29,12 @@ def verdict(boot: BootSummary, glyphs: Glyphs) -> Span:
 
 
 def ready_words(boot: BootSummary) -> str:
-    return NA if boot.ready_s is None else clock_span(boot.ready_s)
+    return ready_text(boot.ready_s, boot.ready_by)
 
 
 def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> tuple[Line, ...]:
-    low = NA if boot.min_available_bytes is None else gib(boot.min_available_bytes)
-    speed = NA if boot.tokens_per_s is None else one(boot.tokens_per_s)
+    low = gib(boot.min_available_bytes) + ("*" if boot.unseen and boot.min_available_bytes is not None else "")
+    speed = speed_text(boot.tokens_per_s)
     sign, role = verdict(boot, glyphs)
     story = safe(boot.note) or safe(boot.cause) or "; ".join(safe(c) for c in boot.changed)
     wide = width >= WIDE
@@ -41,7 +42,7 @@ def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> 
         (f" {glyphs.mark if marked else ' '}{boot.number:>4} ", "key" if marked else "strong"),
         (f"{hhmm(boot.started_at)} ", "dim"),
         (fit(sign, 12) + " ", role),
-        (f"{ready_words(boot):>8} ", "text"),
+        (f"{ready_words(boot).replace(' (API)', ' API'):>8} ", "text"),
         (f"{low:>6} ", "text"),
         (f"{speed:>6}  ", "text"),
         (fit(safe(boot.recipe), 18) + " ", "text"),
@@ -58,8 +59,10 @@ def boot_lines(boot: BootSummary, width: int, glyphs: Glyphs) -> list[Line]:
         ((f" {safe(boot.id)}   started {hhmm(boot.started_at)}", "dim"),),
         (),
         ((f" ready in {ready_words(boot)}", "text"), (f"   lowest free {gib(boot.min_available_bytes)} GiB", "text"),
-         (f"   {one(boot.tokens_per_s)} tok/s", "text")),
+         (f"   {speed_text(boot.tokens_per_s)} tok/s", "text")),
     ]  # fmt: skip
+    if boot.unseen:
+        out += wrap_spans((" lowest free: ", "dim"), safe(boot.unseen), "warn", width, limit=2)
     for label, words in (("cause", boot.cause), ("note", boot.note)):
         if words:
             out += [(), *wrap_spans((f" {fit(label, 8)}", "head"), safe(words, limit=2000), "text", width, limit=6)]

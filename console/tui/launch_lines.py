@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from console.base.errors import NightdeckError
-from console.boot.state import BootState
+from console.boot.state import GONE, BootState, Phase
 from console.plan.model import Plan
 from console.recipe.model import Recipe
+from console.services.launch import LIFTED_BY_A_STOP
 from console.tui.boot_lines import phase_span
 from console.tui.check_table import check_lines
 from console.tui.figures import clock_span
@@ -27,11 +29,18 @@ def launch_lines(
     turns: bool,
     stops: BootState | None,
     overridden: Collection[str] = (),
+    here: BootState | None = None,
+    looking: str = "looking at the nodes …",
 ) -> list[Line]:
-    """What a launch will do: findings first, then memory, then which rank goes where."""
+    """What a launch will do: findings first, then memory, then which rank goes where. here: what runs already and
+    stands in its way; looking: how far the nodes have been looked at."""
     out: list[Line] = [((f" {safe(recipe.title)}", "strong"),)]
     hint = "^r looks at the nodes again"
     out.append(((f" < > another recipe   {hint}" if turns else f" {hint}", "dim"),))
+    if here is not None:
+        sentence = f"{in_the_way(here)}: restart with this recipe, or stop it; nothing is launched beside it."
+        out += wrap_spans((f" {glyphs.fresh if here.ready_at else glyphs.warn} ", "warn bold"), sentence, "warn bold",
+                          width, limit=3)  # fmt: skip
     if stops is not None and not stops.phase.over:
         nodes = len({r.node for r in stops.ranks})
         out.append(((f" first boot {stops.number} is stopped on {nodes} nodes, each asked and verified", "warn"),))
@@ -40,7 +49,7 @@ def launch_lines(
         out += wrap_spans((f"  {glyphs.dot} ", "warn"), safe(change), "text", width, limit=2)
     out.append(())
     if plan is None:
-        return [*out, ((" looking at the nodes …", "active"),)]
+        return [*out, ((f" {looking}", "active"),)]
     if isinstance(plan, NightdeckError):
         return [*out, *wrap_spans((f" {glyphs.failed} ", "bad"), safe(plan, limit=800), "bad", width, limit=8)]
     out.append(_verdict(plan, overridden, glyphs))
@@ -57,6 +66,34 @@ def launch_lines(
         *(rank_line(rank) for rank in plan.ranks),
     ]  # fmt: skip
     return out
+
+
+def in_the_way(boot: BootState) -> str:
+    """`boot 11 (dsv41-flash-8x) is READY here`: what a launch would meet."""
+    nodes = len({r.node for r in boot.ranks})
+    what = f"boot {boot.number} ({safe(boot.recipe, limit=40)})"
+    if boot.half_stopped:
+        return f"{what} is not stopped on every node"
+    if boot.phase is Phase.FAILED:
+        return f"{what} has failed and still has containers here"
+    word = boot.phase.value.replace("_", " ").upper()
+    return f"{what} is {word} here, on {nodes} node{'' if nodes == 1 else 's'}"
+
+
+def still_here(boot: BootState | None) -> BootState | None:
+    """The boot, where containers of it run or may run."""
+    if boot is None or (boot.phase is Phase.STOPPED and not boot.half_stopped):
+        return None
+    if boot.phase is Phase.FAILED and all(r.status in GONE or (r.status is None and r.reachable) for r in boot.ranks):
+        return None
+    return boot
+
+
+def without_its_own(plan: Plan, *, restart: bool) -> Plan:
+    """The plan without what the boot that runs here brings about itself: that is told in one sentence. restart: all
+    that its stop takes away, as it is stopped first."""
+    gone = LIFTED_BY_A_STOP if restart else ("leftover-container",)
+    return replace(plan, findings=tuple(f for f in plan.findings if f.code not in gone))
 
 
 def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs) -> Line:

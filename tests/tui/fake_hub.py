@@ -39,6 +39,7 @@ class FakeHub:
         self.subscribers: list[Callable[[], None]] = []
         self.blocked = False
         self.plan_error: NightdeckError | None = None
+        self.plan_hold: asyncio.Event | None = None
         self.replay_error: NightdeckError | None = None
         self.terminal: Callable[[str], None] | None = None
         self.changes: tuple[str, ...] = ("--gpu-memory-utilization 0.91 → 0.80",)
@@ -181,6 +182,8 @@ class FakeHub:
         del nodes, head
         if fresh:
             self.calls.append(("asked afresh", recipe))
+        if self.plan_hold is not None:
+            await self.plan_hold.wait()
         if self.plan_error is not None:
             raise self.plan_error
         return v.plan(recipe, blocked=self.blocked)

@@ -9,7 +9,10 @@ import pytest
 from textual.widgets import Input
 
 from console.base.errors import NightdeckError
+from console.base.findings import Finding, Severity
+from console.boot.state import Phase
 from console.tui.actions import ACTIONS, bindings, docs_table, offered
+from console.tui.launch_lines import in_the_way, still_here, without_its_own
 from console.tui.leaving import _where
 from console.tui.screens.confirm import ConfirmScreen
 from tests.tui import fake_values as v
@@ -48,6 +51,68 @@ async def test_launch_shows_the_plan_asks_and_needs_another_key(size: tuple[int,
         await d.app.jobs.idle()
         assert d.calls("launch") == [("dsv41-flash-8x", ())]
         await d.settle()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_key_pressed_while_the_nodes_are_looked_at_is_answered(size: tuple[int, int]) -> None:
+    hub = FakeHub("empty")
+    hub.plan_hold = asyncio.Event()
+    async with deck(hub=hub, size=size) as d:
+        await d.press("l")
+        hub.update(looking=(3, 8))
+        await d.press("L")
+        assert "wait: looking at the nodes: 3 of 8 have answered" in d.text()
+        assert d.calls("launch") == []
+        hub.plan_hold.set()
+        hub.update(looking=None)
+        while "nothing blocks" not in d.text():
+            await d.pilot.pause(0.01)
+        assert "wait:" not in d.text() and "esc cancels" in d.text()
+        assert d.calls("launch") == []  # nobody had seen the plan
+        await d.press("L")
+        await d.app.jobs.idle()
+        assert d.calls("launch") == [("dsv41-flash-8x", ())]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_launch_beside_a_boot_that_serves_says_so_and_offers_restart_and_stop(size: tuple[int, int]) -> None:
+    hub = FakeHub("ready")
+    async with deck(hub=hub, size=size) as d:
+        await d.press("l")
+        text = " ".join(d.text().replace("│", " ").split())
+        assert "boot 11 (dsv41-flash-8x) is READY here, on 8 nodes: restart with this recipe, or stop it" in text
+        assert "earlier deployment" not in text
+        await d.press("L")
+        assert d.calls("launch") == [] and "is READY here" in d.text().splitlines()[-1 if size[1] < 30 else -5]
+        await d.press("greater_than_sign", "r")
+        assert "Restart dsv41-flash-4x" in d.text() and "first boot 11 is stopped on 8 nodes" in d.text()
+        await d.press("escape", "l", "s")
+        assert "Stop boot 11" in d.text()
+        await d.press("escape")
+        hub.set_boot(None)
+        await d.press("l")
+        assert "Restart with it" not in d.text() and "Stop it" not in d.text()
+        await d.press("s", "r")
+        assert "Launch dsv41" in d.text()
+
+
+def test_what_stands_in_a_launchs_way_is_told_by_what_it_is() -> None:
+    failed = v.failed(v.T0)
+    ended = replace(failed, ranks=tuple(replace(r, status="exited") for r in failed.ranks))
+    assert still_here(ended) is None
+    alive = replace(failed, ranks=(*ended.ranks[:7], replace(failed.ranks[7], status="running")))
+    assert still_here(alive) is alive and "has failed and still has containers here" in in_the_way(alive)
+    half = v.stopped(v.T0)
+    assert still_here(half) is half and "is not stopped on every node" in in_the_way(half)
+    assert still_here(replace(half, phase=Phase.STOPPED, stop_result="stopped")) is None
+
+
+def test_a_restart_does_not_ask_for_the_codes_that_its_own_stop_lifts() -> None:
+    made = v.plan("dsv41-flash-8x")
+    codes = ("leftover-container", "port-busy", "memory-exhausted", "model-missing")
+    made = replace(made, findings=tuple(Finding(c, Severity.BLOCK, c, node="dgx1") for c in codes))
+    assert [f.code for f in without_its_own(made, restart=True).blocks] == ["model-missing"]
+    assert [f.code for f in without_its_own(made, restart=False).blocks] == list(codes[1:])
 
 
 async def test_launch_lists_memory_nodes_and_containers() -> None:

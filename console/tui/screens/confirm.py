@@ -19,6 +19,7 @@ from console.tui.pane import Paper
 from console.tui.spans import Line
 
 Draw = Callable[[int], Sequence[Line]]
+CANCELS = " esc cancels "
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ConfirmScreen(ModalScreen[str | None]):
     def on_mount(self) -> None:
         sheet = self.query_one("#sheet", Vertical)
         sheet.border_title = Content(f" {self.heading} ")
-        sheet.border_subtitle = Content(" esc cancels ")
+        sheet.border_subtitle = Content(CANCELS)
         paper = self.query_one(Paper)
         paper.can_focus = False
         paper.set_paint(self._paint)
@@ -105,7 +106,7 @@ class ConfirmScreen(ModalScreen[str | None]):
         prompt.display = bool(self.codes)
         prompt.placeholder = "blocked: to go on all the same, type " + " ".join(self.codes)
         for choice in self._choices:
-            self.query_one(f"#{choice.id}", Button).disabled = not self.open_now
+            self.query_one(f"#{choice.id}", Button).disabled = not self.takes(choice)
 
     @property
     def typed(self) -> frozenset[str]:
@@ -121,8 +122,26 @@ class ConfirmScreen(ModalScreen[str | None]):
         """Whether this one may be taken while others may."""
         return True
 
+    def takes(self, choice: Choice) -> bool:
+        """Whether this one may be taken now."""
+        return self.open_now and self.allows(choice)
+
+    def why_not(self, choice: Choice) -> str:
+        """What a choice that is not open waits for, in words."""
+        if not self.ready:
+            return "wait: this is not known yet"
+        if self.codes:
+            return f"blocked: {choice.key} needs the codes typed in the line below"
+        return f"{choice.label} is not possible now"
+
+    def hint(self, words: str) -> None:
+        """An answer to a key that did nothing, in the frame."""
+        sheet = self.query_one("#sheet", Vertical)
+        sheet.border_subtitle = Content.styled(f" {words} ", "bold $warning") if words else Content(CANCELS)
+
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
+        self.hint("")
         self.settle()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -132,12 +151,13 @@ class ConfirmScreen(ModalScreen[str | None]):
 
     def on_key(self, event: events.Key) -> None:
         for choice in self._choices:
-            if event.character == choice.key:
+            if event.character == choice.key and self.query_one(f"#{choice.id}", Button).display:
                 event.stop()
-                if self.open_now and self.allows(choice):
+                if self.takes(choice):
                     self.dismiss(choice.id)
                 else:
                     self.app.bell()
+                    self.hint(self.why_not(choice))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
@@ -151,7 +171,10 @@ class ConfirmScreen(ModalScreen[str | None]):
 
 
 class LaunchScreen(ConfirmScreen):
-    """The launch of one of several recipes: left and right choose, the plan of each comes when it is asked for."""
+    """The launch of one of several recipes: left and right choose, the plan of each comes when it is asked for.
+
+    here: what runs already, or nothing: then a launch is not open, and what would make room for it is. looking: how far
+    the nodes have been looked at."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("less_than_sign,comma", "turn(-1)", show=False),
@@ -160,15 +183,57 @@ class LaunchScreen(ConfirmScreen):
     ]
 
     def __init__(
-        self, *, turn: Callable[[LaunchScreen, int], None], draw: Draw, paint: Paint, title: str, choice: Choice
+        self,
+        *,
+        turn: Callable[[LaunchScreen, int], None],
+        draw: Draw,
+        paint: Paint,
+        title: str,
+        choice: Choice,
+        instead: Sequence[Choice] = (),
+        here: Callable[[], str] = lambda: "",
+        looking: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(title, draw, (choice,), paint)
+        super().__init__(title, draw, (choice, *instead), paint)
         self.ready = False
         self._turn = turn
+        self._instead = frozenset(c.id for c in instead)
+        self._here = here
+        self._looking = looking
+        self._hinted = False
 
     def on_mount(self) -> None:
-        super().on_mount()
+        """The sheet's own on_mount runs too, as Textual sends an event to every class."""
         self._turn(self, 0)
+        self.set_interval(0.5, self.look_again)
+
+    def look_again(self) -> None:
+        """While the nodes are looked at, how far that is; what runs here may end or begin meanwhile too."""
+        self.settle()
+        if self._hinted and not self.ready:
+            self.hint(f"wait: {self._looking()}")
+
+    def settle(self) -> None:
+        super().settle()
+        if self._hinted and self.ready:
+            self._hinted = False
+            self.hint("")
+        for ident in self._instead:
+            for button in self.query(f"#{ident}").results(Button):
+                button.display = bool(self._here())
+
+    def takes(self, choice: Choice) -> bool:
+        if choice.id in self._instead:
+            return bool(self._here())
+        return super().takes(choice) and (not self._instead or not self._here())
+
+    def why_not(self, choice: Choice) -> str:
+        if here := self._instead and self._here():
+            return str(here)
+        if not self.ready:
+            self._hinted = True
+            return f"wait: {self._looking()}"
+        return super().why_not(choice)
 
     def retitle(self, title: str) -> None:
         self.heading = title

@@ -11,7 +11,14 @@ from console.plan.model import Plan
 from console.recipe.model import Recipe
 from console.tui.actions import is_booting, is_gone
 from console.tui.figures import clock_span
-from console.tui.launch_lines import launch_lines, state_lines, stop_question
+from console.tui.launch_lines import (
+    in_the_way,
+    launch_lines,
+    state_lines,
+    still_here,
+    stop_question,
+    without_its_own,
+)
 from console.tui.recipes_pane import RecipesPane
 from console.tui.screens.confirm import Choice, ConfirmScreen, LaunchScreen
 from console.tui.screens.controls_actions import ControlsActions, awaited
@@ -20,6 +27,7 @@ from console.tui.spans import Line, safe, wrap_spans
 from console.tui.stop_lines import stop_sentence
 
 MORE_TIME_S = 900.0
+INSTEAD = (Choice("instead", "Restart with it", "r", "primary"), Choice("stop", "Stop it", "s", "error"))
 
 
 class DeploymentActions(ControlsActions):
@@ -72,8 +80,16 @@ class DeploymentActions(ControlsActions):
 
     def _ask_launch(self, recipes: Sequence[Recipe], first: Recipe, *, restart: bool) -> None:
         at = recipes.index(first) if first in recipes else 0
-        state: dict[str, Any] = {"at": at, "plan": None, "seen": False, "screen": None}
+        state: dict[str, Any] = {"at": at, "plan": None, "seen": False, "screen": None, "since": self.hub.now()}
         word = "Restart" if restart else "Launch"
+
+        def here() -> BootState | None:
+            return still_here(self.hub.snapshot().boot)
+
+        def looking() -> str:
+            waited = clock_span(self.hub.now() - state["since"])
+            seen = self.hub.snapshot().looking
+            return f"looking at the nodes{f': {seen[0]} of {seen[1]} have answered' if seen else ''}, {waited} …"
 
         def draw(width: int) -> list[Line]:
             recipe = recipes[state["at"]]
@@ -86,11 +102,13 @@ class DeploymentActions(ControlsActions):
                 turns=len(recipes) > 1,
                 stops=self.hub.snapshot().boot if restart else None,
                 overridden=state["screen"].typed if state["screen"] is not None else (),
+                here=None if restart else here(),
+                looking=looking(),
             )
 
         def turn(screen: LaunchScreen, by: int) -> None:
             state["at"] = (state["at"] + by) % len(recipes)
-            state["plan"], state["screen"] = None, screen
+            state["plan"], state["screen"], state["since"] = None, screen, self.hub.now()
             recipe = recipes[state["at"]]
             screen.ready, screen.codes = False, ()
             place = f"  ({state['at'] + 1} of {len(recipes)})" if len(recipes) > 1 else ""
@@ -106,14 +124,21 @@ class DeploymentActions(ControlsActions):
                 plan = error
             if recipes[state["at"]].slug != slug:
                 return
+            if isinstance(plan, Plan) and here() is not None:
+                plan = without_its_own(plan, restart=restart)
             state["plan"] = plan
             screen.ready = isinstance(plan, Plan)
             screen.codes = tuple(dict.fromkeys(f.code for f in plan.blocks)) if isinstance(plan, Plan) else ()
             screen.settle()
 
         def answered(answer: str | None) -> None:
-            plan = state["plan"]
-            if answer is None or not isinstance(plan, Plan):
+            plan, boot = state["plan"], self.hub.snapshot().boot
+            if answer == "instead" and boot is not None:
+                recipe = recipes[state["at"]]
+                self._ask_launch([recipe], recipe, restart=True)
+            if answer == "stop" and boot is not None:
+                self._ask_stop(boot)
+            if answer != "go" or not isinstance(plan, Plan):
                 return
             codes = tuple(dict.fromkeys(f.code for f in plan.blocks))
             slug = recipes[state["at"]].slug
@@ -123,8 +148,16 @@ class DeploymentActions(ControlsActions):
             self.run_job(f"launch {slug}", awaited(work))  # the hub itself says that all containers were started
 
         key = "R" if restart else "L"
+        instead = () if restart else INSTEAD
         screen = LaunchScreen(
-            turn=turn, draw=draw, paint=self.paint, title=word, choice=Choice("go", word, key, "primary")
+            turn=turn,
+            draw=draw,
+            paint=self.paint,
+            title=word,
+            choice=Choice("go", word, key, "primary"),
+            instead=instead,
+            here=lambda: in_the_way(boot) if (boot := here()) is not None else "",
+            looking=looking,
         )
         self.app.push_screen(screen, answered)
 
