@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from console.base.errors import ExitCode
 from console.base.findings import Finding, Severity
@@ -13,8 +14,9 @@ from console.cli.world import World
 from console.plan.folded import folded
 from console.plan.masked import command_lines
 from console.plan.model import Plan
-from console.plan.preflight import verdict
+from console.plan.preflight import in_words, verdict
 from console.plan.to_json import plan_json
+from console.services.gpu_load import LOAD_S
 
 _MARK = {Severity.INFO: "·", Severity.WARN: "!", Severity.BLOCK: "✗"}
 
@@ -70,13 +72,43 @@ async def preflight(args: argparse.Namespace, world: World, out: Out) -> int:
     if out.as_json:
         rows = [row.as_json() for row in made.matrix]
         findings = [f.as_json() for f in made.findings]
-        out.data({"schema": 1, "verdict": word, "findings": findings, "matrix": rows, "memory": dict(made.memory)})
+        more = {"matrix": rows, "memory": dict(made.memory), "loads": dict(made.loads)}
+        out.data({"schema": 1, "verdict": word, "findings": findings, **more})
     else:
         show_matrix(made, out, whole=args.all)
         show_memory(made, out)
+        if args.deep:
+            show_loads(made, out)
         show_findings(made.findings, out)
-        out.line(f"verdict: {word}")
+        out.line(f"verdict: {in_words(made.findings, made.override)}")
     return ExitCode.FAILED if word == "blocked" else ExitCode.DONE
+
+
+def show_loads(made: Plan, out: Out) -> None:
+    """What each GPU did under load, beside the least that it must do."""
+    if not made.loads:
+        out.line("--deep loaded no GPU: the recipe's containers get none, or the node's runtime hands none out")
+        out.line()
+        return
+
+    def figure(row: Mapping[str, Any], key: str, unit: str) -> str:
+        return "n/a" if row[key] is None else f"{row[key]:.0f} {unit}"
+
+    def least(row: Mapping[str, Any], key: str) -> str:
+        return "none" if row[key] is None else f">= {row[key]:.0f}"
+
+    rows = []
+    for node, row in made.loads.items():
+        cells = [
+            cell
+            for key, unit in (("tflops", "TFLOPS"), ("sm_mhz", "MHz"), ("power_w", "W"))
+            for cell in (figure(row, key, unit), least(row, f"{key}_least") if row["name"] or row[key] else "")
+        ]
+        rows.append([node, *cells, str(row["why"] or "")])
+    out.line(f"each GPU under load, {LOAD_S} s of bf16 products in the recipe's image:")
+    heads = ["node", "speed", "limit", "clock", "limit", "power", "limit", ""]
+    out.table(heads, rows, right=[1, 3, 5])
+    out.line()
 
 
 def show_memory(made: Plan, out: Out) -> None:

@@ -77,7 +77,8 @@ class MatrixRow:
 class Plan:
     """A rendered launch. `unexplained` must be empty: whatever differs between ranks beyond the known per-rank
     parts. findings may hold blocks: then `ok` is False and nothing may run without an override. matrix: what
-    should be equal on all nodes, where they were asked. override: codes that the recipe's `[launch]` overrides."""
+    should be equal on all nodes, where they were asked. override: codes that the recipe's `[launch]` overrides. loads: what each
+    GPU did under load, by node, where it was asked for (`console.plan.preflight_load.measured`)."""
 
     recipe_slug: str
     recipe_title: str
@@ -98,6 +99,7 @@ class Plan:
     secrets: frozenset[str] = frozenset()
     matrix: tuple[MatrixRow, ...] = ()
     override: tuple[str, ...] = ()
+    loads: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def blocks(self) -> tuple[Finding, ...]:

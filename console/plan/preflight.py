@@ -102,6 +102,27 @@ def verdict(findings: Iterable[Finding], override: Collection[str] = ()) -> Verd
     return worst
 
 
+def in_words(findings: Iterable[Finding], override: Collection[str] = ()) -> str:
+    """The verdict for people, who read `ready` as if the engine were: `may launch, with 2 warnings`, `not yet: 1 block
+    (image-missing)`. The same finding on several nodes counts once."""
+    kinds: dict[Severity, list[str]] = {}
+    for code, severity in dict.fromkeys((f.code, f.severity) for f in findings):
+        kinds.setdefault(severity, []).append(code)
+    blocks = [code for code in kinds.get(Severity.BLOCK, ()) if code not in override]
+    lifted = [code for code in kinds.get(Severity.BLOCK, ()) if code in override]
+    warns = kinds.get(Severity.WARN, [])
+    if blocks:
+        return f"not yet: {_several(blocks, 'block')} ({', '.join(blocks)})"
+    rest = [_several(warns, "warning")] if warns else []
+    if lifted:
+        rest.append(f"{_several(lifted, 'block')} overridden by the recipe ({', '.join(lifted)})")
+    return f"may launch, with {' and '.join(rest)}" if rest else "may launch"
+
+
+def _several(codes: Sequence[str], word: str) -> str:
+    return f"{len(codes)} {word}{'' if len(codes) == 1 else 's'}"
+
+
 def _engine(name: str, fact: NodeFacts) -> Iterator[Finding]:
     for value in (fact.container_cli, fact.container_version):
         if not isinstance(value, Absent) or value == NOT_SAMPLED:

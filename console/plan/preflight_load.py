@@ -39,6 +39,32 @@ class Loaded:
         return ", ".join(parts) or "no figure"
 
 
+def measured(loads: Mapping[str, Loaded | Absent]) -> dict[str, dict[str, float | str | None]]:
+    """By node, for people and scripts: the figures, the least that each must come to, and `why` where there is none.
+
+    tflops: dense bf16; sm_mhz, power_w: medians under load. `*_least` is None where there is no limit."""
+    rates = [load.tflops for load in loads.values() if isinstance(load, Loaded) and known(load.tflops)]
+    middle = statistics.median(rates) if len(rates) > 2 else 0.0
+    rows: dict[str, dict[str, float | str | None]] = {}
+    for node, load in loads.items():
+        if isinstance(load, Absent):
+            names = ("tflops", "tflops_least", "sm_mhz", "sm_mhz_least", "power_w", "power_w_least")
+            rows[node] = {"name": None, **dict.fromkeys(names), "why": load.reason}
+            continue
+        least = max(GB10_TFLOPS if "GB10" in load.name else 0.0, middle * PEER_SHARE) or None
+        rows[node] = {
+            "name": load.name or None,
+            "tflops": load.tflops if known(load.tflops) else None,
+            "tflops_least": least,
+            "sm_mhz": load.sm_mhz if known(load.sm_mhz) else None,
+            "sm_mhz_least": LATCH_MHZ,
+            "power_w": load.power_w if known(load.power_w) else None,
+            "power_w_least": LATCH_W,
+            "why": next((v.reason for v in (load.tflops, load.sm_mhz, load.power_w) if isinstance(v, Absent)), None),
+        }
+    return rows
+
+
 def load_findings(loads: Mapping[str, Loaded | Absent]) -> Iterator[Finding]:
     """By node: what was measured, or why nothing was."""
     rates = [load.tflops for load in loads.values() if isinstance(load, Loaded) and known(load.tflops)]

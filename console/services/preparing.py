@@ -19,7 +19,7 @@ from console.plan.codes import unique
 from console.plan.engines import ENGINES
 from console.plan.help_flags import compared
 from console.plan.model import Plan
-from console.plan.preflight_load import IN_USE, Loaded, load_findings
+from console.plan.preflight_load import IN_USE, Loaded, load_findings, measured
 from console.recipe.model import Recipe, SyncImage
 from console.services.engine_help import HELP_WORDS, known_flags
 from console.services.follower import Follower
@@ -180,7 +180,7 @@ class Preparing(Measuring):
         # What was seen under load stands in place of what an idle clock was taken for.
         seen = {node for node, load in loads.items() if isinstance(load, Loaded)}
         before = [f for f in plan.findings if f.code != "gpu-clock-low" or f.node not in seen]
-        return replace(plan, findings=unique([*before, *load_findings(loads)]))
+        return replace(plan, findings=unique([*before, *load_findings(loads)]), loads=measured(loads))
 
     async def _image_before(self, plan: Plan, facts: Mapping[str, NodeFacts | Absent], follower: Follower) -> bool:
         """A step of a launch: the image to the nodes of which the plan says that they get it; False: to none. The time
