@@ -77,8 +77,8 @@ class MatrixRow:
 class Plan:
     """A rendered launch. `unexplained` must be empty: whatever differs between ranks beyond the known per-rank
     parts. findings may hold blocks: then `ok` is False and nothing may run without an override. matrix: what
-    should be equal on all nodes, where they were asked. override: codes that the recipe's `[launch]` overrides. loads: what each
-    GPU did under load, by node, where it was asked for (`console.plan.preflight_load.measured`)."""
+    should be equal on all nodes, where they were asked. override: codes that the recipe's `[launch]` overrides.
+    loads: what each GPU did under load, by node, where that was asked for (`preflight_load.measured`)."""
 
     recipe_slug: str
     recipe_title: str
