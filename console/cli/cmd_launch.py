@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from console.base.errors import ExitCode, UsageError
 from console.boot.to_json import deployment_json, plain
@@ -143,6 +143,7 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
                 grace_s=args.grace,
                 take_over=args.take_over,
                 discard_logs=args.discard_logs,
+                told=lambda lines: _tell_changes(lines, out),
             )
             if args.detach:
                 if out.as_json:
@@ -159,6 +160,17 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
         finally:
             quiet()
             tell_notices(hub, out)
+
+
+def _tell_changes(lines: Sequence[str], out: Out) -> None:
+    """What a restart changes, before it begins."""
+    if out.as_json:
+        changed = [line.strip() for line in lines[1:]]
+        out.data({"event": "restart_changes", "text": lines[0], "changed": changed}, line=True)
+        return
+    for line in lines:
+        out.line(line)
+    out.flush()
 
 
 async def smoke(args: argparse.Namespace, world: World, out: Out) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets as random_secrets
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from console.base.absent import NOT_SAMPLED, Absent
@@ -33,6 +33,7 @@ from console.services.page_cache import wants_drop
 from console.services.preflighted import with_preflight
 from console.services.preparing import syncing
 from console.services.smoke import api_address, ask_health
+from console.services.restarting import restart_changes
 from console.services.stopping import Stopping
 
 FACTS_KEEP_S = 300.0
@@ -240,9 +241,10 @@ class ConsoleHub(Stopping):
         self._begin_job("restarting", take_over=take_over)
         try:
             async with self._controls("restarting", override, take_over=take_over) as lease:
-                return await self._restart(lease, recipe, nodes, head, override, grace_s, discard_logs)
+                return await self._restart(lease, recipe, nodes, head, override, grace_s, discard_logs, told)
         finally:
             self._end_job()
+        told: Callable[[Sequence[str]], None] = lambda _lines: None,
 
     async def _restart(
         self,
@@ -252,7 +254,8 @@ class ConsoleHub(Stopping):
         head: str | None,
         override: Sequence[str],
         grace_s: float,
-        discard_logs: bool = False,
+        discard_logs: bool,
+        told: Callable[[Sequence[str]], None],
     ) -> BootState:
         census: Census = await self._census()
         self._adopt(census)
@@ -262,11 +265,13 @@ class ConsoleHub(Stopping):
             raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
         found = self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
         if not any(isinstance(rows, tuple) and rows for rows in census.values()):
-            return await self._launch(
-                lease, found, self._draft(found, nodes, head), census, nodes, head, override, True
-            )
+            first = await self._draft(found, nodes, head)
+            told(await self._changed(found, first, deployment, census, override))
+            draft = self._draft(found, nodes, head)
+            return await self._launch(lease, found, draft, census, nodes, head, override, True)
         # Most facts hold over the stop. A boot that cannot be must not cost the one that runs, so they come before it.
-        facts, plan = await self._draft(found, nodes, head)
+        facts, plan = first = await self._draft(found, nodes, head)
+        told(await self._changed(found, first, deployment, census, override))
         refuse_blocks(with_preflight(plan, found, self._cluster, facts), (*override, *LIFTED_BY_A_STOP))
         stop = await self._stop(None, grace_s, census, discard_logs)
         bad = {n: r for n, r in stop.results.items() if r[0] in ("still_running", "unknown")}
@@ -284,6 +289,23 @@ class ConsoleHub(Stopping):
 
     async def keep(self) -> None:
         self._shown().apply(Acted(self._clock.wall(), "keep", by=self._by))
+    async def _changed(
+        self, recipe: Recipe, draft: tuple[Facts, Plan], deployment: str, census: Census, override: Sequence[str]
+    ) -> tuple[str, ...]:
+        """What a restart changes against what runs, else against the recipe's last boot."""
+        facts, plan = draft
+        rows = [f for found in census.values() if isinstance(found, tuple) for f in found]
+        images = {f.node: f.image_id for f in rows if f.deployment == deployment and f.image_id}
+
+        def read() -> tuple[str, ...]:
+            entry = self._ledger.entry_of(deployment) or self._ledger.last_of(recipe.slug)
+            return restart_changes(entry, recipe, plan, facts, override=override, images=images)
+
+        try:
+            return await asyncio.to_thread(read)
+        except NightdeckError as error:  # a ledger that cannot be read keeps nobody from restarting
+            return (f"restart of {recipe.slug}: what changed is not known: {error}",)
+
 
     async def note(self, text: str) -> None:
         self._shown().apply(Acted(self._clock.wall(), "note", clean_line(mask_text(text), limit=500), self._by))

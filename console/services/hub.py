@@ -298,6 +298,7 @@ class HubApi(Protocol):
         grace_s: float = 30.0,
         take_over: bool = False,
         discard_logs: bool = False,
+        told: Callable[[Sequence[str]], None] = ...,
     ) -> BootState:
         """Stop what runs, verify that nothing is left, launch the recipe as its file is now."""
         ...
