@@ -32,8 +32,8 @@ from console.services.model_check_measured import headers_bytes
 from console.services.page_cache import wants_drop
 from console.services.preflighted import with_preflight
 from console.services.preparing import syncing
-from console.services.smoke import api_address, ask_health
 from console.services.restarting import restart_changes
+from console.services.smoke import api_address, ask_health
 from console.services.stopping import Stopping
 
 FACTS_KEEP_S = 300.0
@@ -237,6 +237,7 @@ class ConsoleHub(Stopping):
         grace_s: float = 30.0,
         take_over: bool = False,
         discard_logs: bool = False,
+        told: Callable[[Sequence[str]], None] = lambda _lines: None,
     ) -> BootState:
         self._begin_job("restarting", take_over=take_over)
         try:
@@ -244,7 +245,6 @@ class ConsoleHub(Stopping):
                 return await self._restart(lease, recipe, nodes, head, override, grace_s, discard_logs, told)
         finally:
             self._end_job()
-        told: Callable[[Sequence[str]], None] = lambda _lines: None,
 
     async def _restart(
         self,
@@ -264,6 +264,7 @@ class ConsoleHub(Stopping):
         if name is None:
             raise UsageError("nothing runs, so nothing can be restarted", remedy="name a recipe, or launch it")
         found = self._shelf.get(name)  # a recipe that cannot be read must not cost the deployment that runs
+        deployment = shown.state.deployment if shown is not None else ""
         if not any(isinstance(rows, tuple) and rows for rows in census.values()):
             first = await self._draft(found, nodes, head)
             told(await self._changed(found, first, deployment, census, override))
@@ -281,14 +282,6 @@ class ConsoleHub(Stopping):
         draft = self._draft(found, nodes, head, renew=True)
         return await self._launch(lease, found, draft, stop.left, nodes, head, override, True)
 
-    async def extend_deadline(self, seconds: float) -> None:
-        self._shown().extend_deadline(seconds)
-
-    async def roll_back(self) -> Mapping[str, tuple[str, str]]:
-        return await self.stop(self._shown().state.deployment, grace_s=10.0)
-
-    async def keep(self) -> None:
-        self._shown().apply(Acted(self._clock.wall(), "keep", by=self._by))
     async def _changed(
         self, recipe: Recipe, draft: tuple[Facts, Plan], deployment: str, census: Census, override: Sequence[str]
     ) -> tuple[str, ...]:
@@ -306,6 +299,14 @@ class ConsoleHub(Stopping):
         except NightdeckError as error:  # a ledger that cannot be read keeps nobody from restarting
             return (f"restart of {recipe.slug}: what changed is not known: {error}",)
 
+    async def extend_deadline(self, seconds: float) -> None:
+        self._shown().extend_deadline(seconds)
+
+    async def roll_back(self) -> Mapping[str, tuple[str, str]]:
+        return await self.stop(self._shown().state.deployment, grace_s=10.0)
+
+    async def keep(self) -> None:
+        self._shown().apply(Acted(self._clock.wall(), "keep", by=self._by))
 
     async def note(self, text: str) -> None:
         self._shown().apply(Acted(self._clock.wall(), "note", clean_line(mask_text(text), limit=500), self._by))

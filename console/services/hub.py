@@ -300,7 +300,8 @@ class HubApi(Protocol):
         discard_logs: bool = False,
         told: Callable[[Sequence[str]], None] = ...,
     ) -> BootState:
-        """Stop what runs, verify that nothing is left, launch the recipe as its file is now."""
+        """Stop what runs, verify that nothing is left, launch the recipe as its file is now. told: hears what changes
+        against the boot before, a line each, before anything is stopped."""
         ...
 
     async def look_at_controls(self) -> ControlsView:

@@ -126,7 +126,6 @@ class Ledger:
                 out[name] = why
         return out
 
-    def _find(self, deployment: str) -> BootEntry | None:
     def entry_of(self, deployment: str) -> BootEntry | None:
         """The boot of a deployment, where it is kept here. Raises DiskError."""
         return self._find(deployment) if deployment else None
@@ -135,6 +134,7 @@ class Ledger:
         """The newest boot of a recipe. Raises DiskError."""
         return next((r.entry for r in self.index.boots() if r.entry.recipe == recipe), None)
 
+    def _find(self, deployment: str) -> BootEntry | None:
         return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)
 
     def _fail(self, error: BaseException) -> None:
