@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from console.base.absent import Absent
@@ -54,6 +55,12 @@ def duration(seconds: float | Absent) -> str:
     if days:
         return f"{sign}{days}d {hours:02}:{minutes:02}"
     return f"{sign}{hours}:{minutes:02}:{left:02}" if hours else f"{sign}{minutes}:{left:02}"
+
+
+def took(seconds: float | Absent) -> str:
+    """How long something took that is over: as `duration`, to the nearest second, so that 22.8 s is `0:23` wherever it
+    is told."""
+    return NA if isinstance(seconds, Absent) else duration(math.floor(abs(seconds) + 0.5))
 
 
 def age(seconds: float | Absent) -> str:

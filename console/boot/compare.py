@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from console.boot.figures import ready_text, unseen_text
 from console.recipe.args import flags, positionals
 from console.recipe.diff import diff_recipes
 from console.recipe.model import Recipe
@@ -91,7 +92,7 @@ def compare(a: Record, b: Record) -> Comparison:
         _nodes_section(a, b),
         _outcome(a, b),
         _numbers("stages", "s", _table(a, "stages"), _table(b, "stages"), 1.0),
-        _numbers("lowest memory", "GiB", _table(a, "min_available_by_node"), _table(b, "min_available_by_node"), 2**30),
+        _lowest(a, b),
         _numbers("speed", "", _speed(a), _speed(b), 1.0),
         Section("text", (Row("answer", _text(a, "smoke_text"), _text(b, "smoke_text")),), side_by_side=True),
     ]
@@ -189,11 +190,38 @@ def _nodes(record: Record) -> list[str]:
 def _outcome(a: Record, b: Record) -> Section:
     rows = (
         Row("verdict", _text(a, "state"), _text(b, "state")),
-        _number("ready after", "s", a.summary.get("ready_s"), b.summary.get("ready_s"), 1.0),
+        _ready(a, b),
         Row("cause", _cause(a), _cause(b)),
         Row("note", _text(a, "note"), _text(b, "note")),
     )
     return Section("outcome", rows, side_by_side=True)
+
+
+def _ready(a: Record, b: Record) -> Row:
+    """As every face tells it; the change in seconds."""
+    x, y = (_float(r.summary.get("ready_s"), 1.0) for r in (a, b))
+    said = [None if s is None else ready_text(s, str(r.summary.get("ready_by") or "")) for s, r in ((x, a), (y, b))]
+    return Row("ready after", said[0], said[1], None if x is None or y is None else round(y - x, 3))
+
+
+_BY_NODE = "min_available_by_node"
+
+
+def _lowest(a: Record, b: Record) -> Section:
+    """By node; and what of it nobody saw, which is no small memory."""
+    found = _numbers("lowest memory", "GiB", _table(a, _BY_NODE), _table(b, _BY_NODE), 2**30)
+    x, y = _unseen(a), _unseen(b)
+    return replace(found, rows=(*found.rows, Row("not seen", x, y))) if x or y else found
+
+
+def _unseen(record: Record) -> str | None:
+    row = record.summary
+    size, started = row.get("min_available_bytes"), _float(row.get("started_at"), 1.0)
+    if started is None:
+        return None
+    low = size if isinstance(size, int) else None
+    seen, unseen = _float(row.get("memory_from"), 1.0), _float(row.get("memory_unseen_s"), 1.0)
+    return unseen_text(started, seen, unseen or 0.0, low) or None
 
 
 def _cause(record: Record) -> str | None:
@@ -242,10 +270,11 @@ def _numbers(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any], s
 def _number(name: str, unit: str, before: object, after: object, scale: float) -> Row:
     x, y = _float(before, scale), _float(after, scale)
     tail = f" {unit}" if unit else ""
+    digits = 1 if "tokens/s" in name else 2  # as everywhere
     return Row(
         name,
-        None if x is None else f"{x:.2f}{tail}",
-        None if y is None else f"{y:.2f}{tail}",
+        None if x is None else f"{x:.{digits}f}{tail}",
+        None if y is None else f"{y:.{digits}f}{tail}",
         None if x is None or y is None else round(y - x, 3),
     )
 

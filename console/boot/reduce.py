@@ -55,6 +55,7 @@ def _opened(event: BootOpened) -> BootState:
         served_name=event.served_name,
         ranks=tuple(RankState(r.rank, r.node, r.container) for r in event.ranks),
         adopted=event.adopted,
+        seen_from=event.at if event.adopted else None,
         judge=event.judge,
         changed=event.changed,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.boot.compare import Record
+from console.boot.figures import unseen_text
 from console.boot.spread import Spread, merged, spread_of_json, winner
 
 # Under this a node is near the point at which a GB10 stops answering (memory-gb10: keep 4 GiB and more).
@@ -77,6 +78,17 @@ class ReportBoot:
             return "" if self.outcome == "served" else self.outcome_why
         named = rank is None or f"rank {rank}" in said.lower()
         return said if named else f"rank {rank}{f' on {node}' if node else ''}: {said}"
+
+    @property
+    def lowest_bytes(self) -> int | None:
+        value = self.number("min_available_bytes")
+        return None if value is None else int(value)
+
+    @property
+    def unseen(self) -> str:
+        """What the lowest memory leaves out, in words."""
+        seen, unseen = self.number("memory_from"), self.number("memory_unseen_s") or 0.0
+        return unseen_text(self.started_at, seen, unseen, self.lowest_bytes)
 
     @property
     def lowest_gib(self) -> float | None:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Final
 
 from console.base.text import clean_line
+from console.boot.figures import lowest_text, ready_text, speed_text
 from console.boot.report import Duel, Report, ReportBoot, duels, headline, levels, next_steps
 from console.boot.spread import Spread
 from console.boot.svg import memory_chart, stage_chart
@@ -165,16 +166,16 @@ def _table(
 
 
 def _cells(boot: ReportBoot) -> list[str]:
-    ready, rate, low = boot.number("ready_s"), boot.number("tokens_per_s"), boot.lowest_gib
+    ready, rate, low = boot.number("ready_s"), boot.number("tokens_per_s"), boot.lowest_bytes
     return [
         str(boot.record.number),
         datetime.fromtimestamp(boot.started_at, UTC).strftime("%m-%d %H:%M"),
         boot.label or boot.record.recipe_slug,
         "; ".join(boot.changed) or ("nothing" if boot.from_baseline is None else "the baseline's recipe"),
         boot.shown_verdict,
-        "n/a" if ready is None else f"{ready:.0f} s",
-        "n/a" if low is None else f"{low:.1f} GiB",
-        "n/a" if rate is None else f"{rate:.1f}",
+        ready_text(ready, boot.text("ready_by")),
+        lowest_text(low) + (f" ({boot.unseen})" if boot.unseen and low is not None else ""),
+        speed_text(rate),
     ]
 
 

@@ -89,7 +89,8 @@ class RankState:
 class BootState:
     """A deployment by now. Times are epoch seconds on the console's clock; deadline_s counts from launched_at.
 
-    unproven: a node went out of sight after ready, and no answer has shown since that its rank works.
+    seen_from: since when this console looks, of a deployment that it found. unproven: a node went out of sight after
+    ready, and no answer has shown since that its rank works.
     smoke_bad: answers in a row that were not sane. failed_by_death: the failure was concluded from a container's end,
     so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail). stop_at, stop_by:
     when the last stop began and whose it is.
@@ -108,6 +109,7 @@ class BootState:
     served_name: str
     ranks: tuple[RankState, ...]
     adopted: bool = False
+    seen_from: float | None = None
     judge: bool = True
     changed: tuple[str, ...] = ()
     ready_at: float | None = None

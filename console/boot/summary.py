@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from console.boot.figures import UNSEEN_S, ready_by, ready_seconds
 from console.boot.state import BootState
 from console.boot.to_json import cause_json
-from console.enginelog.stages_model import Stage
+from console.boot.windows import Windows
 
 UNKNOWN: Final = "unknown"
 GONE_WHY: Final = "unknown: console ended, containers gone"
 
 
 def summary_of(
-    state: BootState, lowest: int | None, lowest_by_node: Mapping[str, int] | None = None, cluster: str = ""
+    state: BootState, lowest: int | None, windows: Windows | None = None, cluster: str = ""
 ) -> dict[str, Any]:
-    """boot.json. lowest: bytes of available memory, of all nodes; cluster: the cluster file's name."""
+    """boot.json. lowest: bytes of available memory, of all nodes; windows: what this console saw of it; cluster: the
+    cluster file's name."""
+    seen = windows if windows is not None else Windows()
     return {
         "deployment": state.deployment,
         "boot": state.number,
@@ -31,27 +34,20 @@ def summary_of(
         "changed": list(state.changed),
         "cause": cause_json(state.cause),
         "failed_why": state.failed_why or None,
-        "ready_s": _ready_s(state),
+        "ready_s": ready_seconds(state),
+        "ready_by": ready_by(state) or None,
         "stages": stage_seconds(state),
         "min_available_bytes": lowest,
-        "min_available_by_node": dict(lowest_by_node or {}),
+        "min_available_by_node": dict(seen.lowest),
+        "memory_from": seen.first_at,
+        "memory_until": seen.last_at,
+        "memory_unseen_s": seen.unseen_s,
         "tokens_per_s": state.tokens_per_s,
         "first_token_s": state.first_token_s,
         "stats": dict(state.stats),
         "smoke_text": state.smoke_text or None,
         "note": "; ".join(state.notes),
     }
-
-
-def _ready_s(state: BootState) -> float | None:
-    """Seconds from launch to ready. A console that found a deployment serving knows the moment only by the head's own
-    log: the moment of its own first look would be a lie."""
-    if state.ready_at is None:
-        return None
-    if not state.adopted:
-        return round(state.ready_at - state.launched_at, 3)
-    served = [c.at for r in state.ranks if r.rank == 0 for c in r.cells if c.stage is Stage.HTTP and c.at is not None]
-    return round(served[0] - state.launched_at, 3) if served and served[0] >= state.launched_at else None
 
 
 def stage_seconds(state: BootState) -> dict[str, float]:
@@ -67,7 +63,7 @@ def stage_seconds(state: BootState) -> dict[str, float]:
 def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """`now`, with what only the console before knew: what changed, when it was ready, notes, and the lowest memory."""
     out = dict(now)
-    for key in ("changed", "ready_s", "digest", "cluster", "nodes", "title"):
+    for key in ("changed", "ready_s", "ready_by", "digest", "cluster", "nodes", "title"):
         if before.get(key):
             out[key] = before[key]
     for key, value in before.items():
@@ -82,6 +78,28 @@ def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, int) and value < lows.get(node, value + 1):
                 lows[node] = value
     out["min_available_by_node"] = lows
+    out |= _seen(before, now)
     both = [v for v in (before.get("min_available_bytes"), now.get("min_available_bytes")) if isinstance(v, int)]
     out["min_available_bytes"] = min(both) if both else None
     return out
+
+
+def _seen(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """From when, until when, and with how long a gap several consoles looked one after the other."""
+    keys = ("memory_from", "memory_until", "memory_unseen_s")
+    rows = [[_time(row, key) for key in keys] for row in (before, now)]
+    spans = [(first, last, unseen or 0.0) for first, last, unseen in rows if first is not None and last is not None]
+    if not spans:
+        return {"memory_from": None, "memory_until": None, "memory_unseen_s": 0.0}
+    gap = max(0.0, spans[-1][0] - spans[0][1]) if len(spans) == 2 else 0.0
+    unseen = sum(s[2] for s in spans) + (gap if gap >= UNSEEN_S else 0.0)
+    return {
+        "memory_from": min(s[0] for s in spans),
+        "memory_until": max(s[1] for s in spans),
+        "memory_unseen_s": round(unseen, 1),
+    }
+
+
+def _time(row: Mapping[str, Any], key: str) -> float | None:
+    value = row.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from console.base.absent import Absent
 from console.boot.events import Cause, Event
+from console.boot.figures import elapsed_seconds, ready_by, ready_seconds
 from console.boot.state import BootState, RankState
 from console.boot.words import stage_now
 from console.enginelog.causes_model import cause_row
@@ -67,7 +68,6 @@ def rank_json(state: BootState, rank: RankState, now: float) -> dict[str, Any]:
 
 def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[str, Any]:
     """One deployment; `now` is epoch seconds. Times that end in `_s` count from the launch where they are moments."""
-    end = state.ended_at if state.ended_at is not None else now
     host = api_host or state.head_node
     return {
         "boot": state.number,
@@ -78,8 +78,9 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
         "state": str(state.phase),
         "adopted": state.adopted,
         "started_at": stamp(state.launched_at),
-        "elapsed_s": round(max(0.0, end - state.launched_at), 3),
-        "ready_s": None if state.ready_at is None else round(state.ready_at - state.launched_at, 3),
+        "elapsed_s": round(elapsed_seconds(state, now), 3),
+        "ready_s": ready_seconds(state),
+        "ready_by": ready_by(state) or None,
         "deadline_s": state.deadline_s,
         "deadline_passed": now > state.deadline_at and state.ready_at is None,
         "eta_s": None if state.eta_at is None else round(state.eta_at - state.launched_at, 3),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 WINDOW_S: Final = 10.0
+GAP_S: Final = 60.0
 
 
 class Windows:
@@ -15,10 +16,15 @@ class Windows:
         self._seconds = seconds
         self._open: dict[str, tuple[float, int, dict[str, tuple[float, float]]]] = {}
         self.lowest: dict[str, int] = {}
+        self.first_at: float | None = None
+        self.last_at: float | None = None
+        self.unseen_s = 0.0
 
     def add(self, node: str, at: float, values: Mapping[str, float]) -> dict[str, Any] | None:
         """at: epoch seconds. values: what is known now, by name. Returns the window that this sample ended, if any."""
         available = values.get("mem_available")
+        if available is not None:
+            self._seen(at)
         if available is not None and available < self.lowest.get(node, available + 1):
             self.lowest[node] = int(available)
         begun = at // self._seconds * self._seconds
@@ -35,6 +41,13 @@ class Windows:
             pairs[name] = (min(low, value), max(high, value))
         self._open[node] = (begun, count + 1, pairs)
         return done
+
+    def _seen(self, at: float) -> None:
+        """Some node's memory was seen: when first, when last, and gaps between of a minute and more."""
+        if self.last_at is not None and at - self.last_at >= GAP_S:
+            self.unseen_s = round(self.unseen_s + at - self.last_at, 1)
+        self.first_at = at if self.first_at is None else min(self.first_at, at)
+        self.last_at = at if self.last_at is None else max(self.last_at, at)
 
     def rest(self) -> list[dict[str, Any]]:
         """The windows that are still open, at the end."""

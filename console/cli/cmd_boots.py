@@ -11,6 +11,7 @@ from pathlib import Path
 
 from console.base.errors import ExitCode, UsageError
 from console.base.secrets import secret_values
+from console.boot.figures import lowest_text, ready_text, speed_text
 from console.boot.to_json import stamp
 from console.cli.out import Out
 from console.cli.times import day, whole
@@ -80,9 +81,9 @@ def show(rows: Sequence[BootSummary], out: Out) -> None:
             day(b.started_at),
             b.recipe,
             b.state,
-            "" if b.ready_s is None else f"{b.ready_s:.0f} s",
-            "" if b.min_available_bytes is None else f"{b.min_available_bytes / 2**30:.1f} GiB",
-            "" if b.tokens_per_s is None else f"{b.tokens_per_s:.1f}",
+            "" if b.ready_s is None else ready_text(b.ready_s, b.ready_by),
+            "" if b.min_available_bytes is None else lowest_text(b.min_available_bytes) + ("*" if b.unseen else ""),
+            "" if b.tokens_per_s is None else speed_text(b.tokens_per_s),
             b.cause if b.state == "failed" and b.cause else "; ".join(b.changed) or b.cause,
             ("* " if b.starred else "") + b.note,
         ]
@@ -90,6 +91,8 @@ def show(rows: Sequence[BootSummary], out: Out) -> None:
     ]
     heads = ["boot", "started", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
     out.table(heads, table, right=[0, 4, 5, 6])
+    if any(b.unseen and b.min_available_bytes is not None for b in rows):
+        out.line("* no console looked all the time: `nightdeck boots BOOT` says when not")
 
 
 def boot_json(boot: BootSummary) -> dict[str, object]:
@@ -102,9 +105,11 @@ def boot_json(boot: BootSummary) -> dict[str, object]:
         "state": boot.state,
         "cause": {"class": boot.cause_class or None, "sentence": boot.cause} if boot.cause else None,
         "ready_s": boot.ready_s,
+        "ready_by": boot.ready_by or None,
         "stages": dict(boot.stages),
         "min_available_bytes": boot.min_available_bytes,
         "min_available_by_node": dict(boot.min_available_by_node),
+        "min_available_unseen": boot.unseen or None,
         "tokens_per_s": boot.tokens_per_s,
         "smoke_text": boot.smoke_text or None,
         "note": boot.note or None,
@@ -131,7 +136,7 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
         f"boot {boot.number} of {boot.recipe}: {boot.state}{' (a console writes it now)' if listed.entry.live else ''}"
     )
     out.line(f"  started     {whole(boot.started_at)}")
-    out.line(f"  ready       {'n/a' if boot.ready_s is None else f'after {boot.ready_s:.1f} s'}")
+    out.line(f"  ready       {'n/a' if boot.ready_s is None else 'after ' + ready_text(boot.ready_s, boot.ready_by)}")
     for change in boot.changed:
         out.line(f"  changed     {change}")
     if boot.cause:
@@ -140,8 +145,10 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
         out.line(f"  stage       {stage:<14} {seconds:8.1f} s")
     for node, low in sorted(boot.min_available_by_node.items(), key=lambda i: i[1]):
         out.line(f"  lowest      {node:<14} {low / 2**30:8.2f} GiB available")
+    if boot.unseen:
+        out.line(f"  lowest      {'' if boot.min_available_by_node else 'n/a: '}{boot.unseen}")
     if boot.tokens_per_s is not None:
-        out.line(f"  speed       {boot.tokens_per_s:.1f} tokens/s")
+        out.line(f"  speed       {speed_text(boot.tokens_per_s)} tokens/s")
     if boot.smoke_text:
         out.line(f"  answer      {boot.smoke_text.strip()}")
     if boot.note:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from console.base.errors import ExitCode, FileError, NightdeckError, UsageError
+from console.boot.figures import ready_text
 from console.boot.night_model import Night, Phase
 from console.boot.spread import spread_of_json
 from console.cli.night_unit import print_unit_of
@@ -302,7 +303,7 @@ def _tell(row: Mapping[str, Any], out: Out) -> None:
         out.line(f"  now: {row['running']['label']} ({row['running']['recipe']})")
     for r in results:
         rate = _rate(r)
-        ready = "" if r["ready_s"] is None else f", ready after {r['ready_s']:.0f} s"
+        ready = "" if r["ready_s"] is None else f", ready after {ready_text(r['ready_s'])}"
         why = f": {r['why']}" if r["why"] else ""
         out.line(f"  {r['run']:>2} {r['label']}: {r['outcome'].replace('_', ' ')}{ready}{rate}{why}")
     if row.get("why"):

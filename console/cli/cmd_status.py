@@ -10,6 +10,7 @@ from typing import Any
 from console.base.absent import Absent, known
 from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
+from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
 from console.boot.words import expected_now, out_of_sight, stage_now
@@ -91,11 +92,12 @@ def _cannot_say(view: NodeView) -> str:
 
 
 def _tell_boot(boot: BootState, now: float, out: Out) -> None:
-    end = boot.ended_at or now
     out.line(
-        f"boot {boot.number}  {boot.recipe}  {boot.phase}  {duration(end - boot.launched_at)} of "
+        f"boot {boot.number}  {boot.recipe}  {boot.phase}  {elapsed_text(boot, now)} of "
         f"{duration(boot.deadline_s)}  {boot.title}"
     )
+    if boot.ready_at is not None:
+        out.line(f"  ready     after {ready_text(ready_seconds(boot), ready_by(boot))}")
     if boot.ready_at is None and not boot.phase.over and (text := expected_now(boot, minute)):
         out.line(f"  expected  {text}")
     if boot.failed_why:

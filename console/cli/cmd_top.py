@@ -14,6 +14,7 @@ from console.base.absent import Absent
 from console.base.errors import ExitCode
 from console.base.text import clean_line
 from console.base.units import duration
+from console.boot.figures import elapsed_text
 from console.boot.to_json import stamp
 from console.cli.cmd_status import SETTLE_S, node_cells, node_rows
 from console.cli.out import Out
@@ -163,11 +164,11 @@ def picture(snap: Snapshot, now: float, width: int = 1000, total: int | None = N
     lines += fitted([node_cells(v) for v in snap.nodes], width)
     boot = snap.boot
     if boot is not None:
-        took = duration((boot.ended_at or now) - boot.launched_at)
+        took = elapsed_text(boot, now)
         lines += ["", f"boot {boot.number}  {boot.recipe}  {boot.phase}  {took} of {duration(boot.deadline_s)}"]
         figures = engine_line(boot.stats, now)
         if figures and not boot.phase.over:
-            lines.append(figures)
+            lines.append(f"engine: {figures}")
         if boot.failed_why:
             lines.append(f"failed: {boot.failed_why}")
         if boot.cause is not None:

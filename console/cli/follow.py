@@ -24,6 +24,7 @@ from console.boot.events import (
     StopEnded,
     StopSeen,
 )
+from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import GONE, BootState, Phase
 from console.boot.to_json import deployment_json, event_json
 from console.boot.words import expected, victims_in_words
@@ -206,9 +207,10 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
     if out.as_json:
         out.data({"schema": 1, "deployments": [deployment_json(state, now)]}, line=True)
         return
-    took = clock_text((state.ready_at or now) - state.launched_at)
+    took = elapsed_text(state, now)
     if state.phase is Phase.READY:
-        out.line(f"ready after {took}: {state.served_name} on http://{state.head_node}:{state.port}")
+        after = ready_text(ready_seconds(state), ready_by(state))
+        out.line(f"ready after {after}: {state.served_name} on http://{state.head_node}:{state.port}")
     elif state.phase is Phase.FAILED:
         out.line(f"failed after {took}: {state.failed_why}")
         if state.cause is not None:

@@ -12,6 +12,7 @@ from console.base.errors import UsageError
 from console.base.findings import Severity
 from console.base.units import duration, gib, rate_text
 from console.boot.events import ContainerSeen, DeadlinePassed, Event, SmokeDone, Stalled, StatsSeen
+from console.boot.figures import ready_by, ready_seconds, ready_text
 from console.boot.state import GONE, BootState, Phase
 from console.services.hub import NodeView
 from console.services.ways_out import Way, send
@@ -163,8 +164,8 @@ class AlarmBook:
         if state.phase is Phase.FAILED:
             self.happen("boot-failed", subject, f"{subject} ({state.recipe}) failed: {why_failed(state)}")
         elif state.phase is Phase.READY and not self._list.raised("ready", subject) and state.ready_at == event.at:
-            took = duration(state.ready_at - state.launched_at)
-            self.happen("ready", subject, f"{subject} ({state.recipe}) is ready after {took}")
+            after = ready_text(ready_seconds(state), ready_by(state))
+            self.happen("ready", subject, f"{subject} ({state.recipe}) is ready after {after}")
             self.over("deadline-passed", subject)
 
     def happen(self, code: str, subject: str, text: str, *, node: str | None = None) -> None:

@@ -201,7 +201,7 @@ class Keeper:
 
     def summary(self, state: BootState) -> None:
         """The ledger's row, when it says something new."""
-        row = merged(self._before, summary_of(state, self.lowest, self._windows.lowest, self._cluster))
+        row = merged(self._before, summary_of(state, self.lowest, self._windows, self._cluster))
         if row != self._summary:
             self._summary = row
             self._do(lambda folder: folder.write_summary(row))

@@ -13,6 +13,7 @@ from console.base.errors import NightdeckError, UsageError
 from console.base.secrets import mask_text
 from console.base.text import clean_line
 from console.boot.events import Acted, BootOpened
+from console.boot.figures import unseen_text
 from console.boot.reduce import opened, reduce_all
 from console.boot.state import BootState
 from console.boot.summary import GONE_WHY, UNKNOWN, merged, summary_of
@@ -345,7 +346,18 @@ def summary_row(listed: Listed) -> BootSummary:
         min_available_by_node={str(k): v for k, v in lows.items() if isinstance(v, int)}
         if isinstance(lows, dict)
         else {},
+        ready_by=str(row.get("ready_by") or ""),
+        unseen=_unseen(row, lowest),
     )
+
+
+def _unseen(row: Mapping[str, Any], lowest: Any) -> str:
+    """What the lowest memory of a boot leaves out; nothing is said of boots from before that was kept."""
+    size = lowest if isinstance(lowest, int) else None
+    started = moment(row.get("started_at"))
+    if size is not None and started is None:
+        return ""
+    return unseen_text(started or 0.0, moment(row.get("memory_from")), _number(row.get("memory_unseen_s")) or 0.0, size)
 
 
 def _words(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from console.base.clock import Clock
 from console.base.errors import NightdeckError
 from console.base.text import clean_line
 from console.boot.events import Event
+from console.boot.figures import ready_seconds
 from console.boot.night_model import (
     LOOK_S,
     Finish,
@@ -250,7 +251,7 @@ class NightRunner:
         state = await self._to_the_end(state, limit)
         base = replace(
             base,
-            ready_s=None if state.ready_at is None else round(state.ready_at - state.launched_at, 3),
+            ready_s=ready_seconds(state),
             text=state.smoke_text,
         )
         if taken := self._taken_by():

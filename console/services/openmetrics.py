@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeGuard
 
 from console.base.absent import Absent
+from console.boot.figures import elapsed_seconds
 from console.boot.state import STATS_FRESH_S, BootState
 from console.services.hub import NodeView, Snapshot
 from console.telemetry.sample import Gpu, NetRate, RdmaRate, Sample, Text
@@ -258,7 +259,7 @@ def _boots(text: _Text, boots: Iterable[BootState], now: float) -> None:
     for boot in boots:
         who = {"deployment": boot.deployment, "recipe": boot.recipe}
         ready.append(({**who, "state": str(boot.phase)}, 1.0 if str(boot.phase) == "ready" else 0.0))
-        age.append((who, max(0.0, (boot.ended_at or now) - boot.launched_at)))
+        age.append((who, elapsed_seconds(boot, now)))
         for rank in boot.ranks:
             if rank.reachable and rank.status is not None:
                 labels = {"deployment": boot.deployment, "rank": str(rank.rank), "node": rank.node}
