@@ -148,8 +148,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("logs.follow", "space", "follow", "follow", "Follow the log, or pause where you are", "Logs", 7,
            where="live"),
     Action("logs.end", "end,G", "log_end", "to now", "Jump to the newest line and follow", "Logs"),
-    Action("logs.next-match", "right_square_bracket", "match(1)", "next match", "Next match of the search", "Logs"),
-    Action("logs.previous-match", "left_square_bracket", "match(-1)", "previous match", "The match before", "Logs"),
+    Action("logs.next-match", "right_square_bracket", "match(1)", "next match", "Next match of the search; n too",
+           "Logs"),
+    Action("logs.previous-match", "left_square_bracket", "match(-1)", "previous match", "The match before; N too",
+           "Logs"),
     Action("logs.next-error", "x", "log_error(1)", "next error", "Next line with an error", "Logs"),
     Action("logs.previous-error", "X", "log_error(-1)", "previous error", "Previous line with an error", "Logs"),
     Action("logs.next-stage", "t", "log_stage(1)", "next stage", "Next line that opened a stage", "Logs"),
@@ -171,7 +173,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("view.next-pane", "tab", "pane(1)", "pane", "Next pane", "Look", 6, palette=False),
     Action("view.previous-pane", "shift+tab", "pane(-1)", "previous pane", "Previous pane", "Look", palette=False),
     Action("view.zoom", "z", "zoom", "zoom", "This pane alone on the screen, or all of them again", "Look"),
-    Action("console.help", "question_mark", "help", "help", "All keys", "Console", 0),
+    Action("console.help", "question_mark", "help", "help", "All keys and signs", "Console", 0),
     Action("console.quit", "q", "quit_console", "quit", "Leave the console; a deployment keeps running", "Console", 12),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from console.telemetry.alarm_groups import GRAVITY, Group, grouped, is_trouble
 from console.telemetry.alarms import Alarm
 from console.tui.figures import hhmmss, span
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, clip, fit, safe
+from console.tui.spans import Line, Span, clip, fit, fit_name, safe
 
 ROLES = {Severity.BLOCK: "bad", Severity.WARN: "warn", Severity.INFO: "ok"}
 NAMED = 4  # rules that are told by name in the line of what follows
@@ -82,7 +82,7 @@ def alarm_row(alarm: Alarm, now: float, width: int, glyphs: Glyphs, *, indent: i
         (f"{lead}  {sign} ", f"{role} bold" if alarm.calls else role),
         (f"{hhmmss(alarm.raised_at)}  ", "text" if alarm.active else "dim"),
         (fit(safe(alarm.code), 22) + " ", "strong" if alarm.active else "dim"),
-        (fit(safe(alarm.node or alarm.subject), 14) + " ", "text" if alarm.active else "dim"),
+        (fit_name(safe(alarm.node or alarm.subject), 14) + " ", "text" if alarm.active else "dim"),
         (", ".join(words), "dim"),
     )
     return clip(head, width), clip(((f"{lead}      ", "text"), (safe(alarm.text), role)), width)

@@ -14,7 +14,7 @@ from console.enginelog.stages_model import Cell, CellState, Stage
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs, bar
 from console.tui.guards import GuardView
-from console.tui.spans import Line, Span, clip, fit, safe, spread, width_of
+from console.tui.spans import Line, Span, clip, fit, fit_name, safe, spread, width_of
 
 WIDE: Final = 134  # cells from which every stage has a column with words
 SILENT_S: Final = 60.0  # a booting rank that printed nothing for so long is worth a remark
@@ -122,7 +122,7 @@ def board_row(
         sign, sign_role = g.lost, "lost bold"
     spans: list[Span] = [
         (f" {rank.rank:>4} ", "strong"),
-        (fit(safe(rank.node), look.name_width), "text" if rank.reachable else "lost"),
+        (fit_name(safe(rank.node), look.name_width), "text" if rank.reachable else "lost"),
         (f" {sign} ", sign_role),
     ]
     sign, role = look.guards.get(rank.rank, GuardView("unknown")).cell(g)

@@ -11,7 +11,7 @@ from console.boot.words import expected_now, out_of_sight
 from console.services.hub import BootSummary
 from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
-from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, fit_name, line_width, safe, wrap_spans
 
 LABEL = 12
 OTHERS_FROM = 9  # lines; below that the evidence needs the room
@@ -284,7 +284,7 @@ def idle_lines(
             (
                 (f"  {boot.number:>4}  ", "dim"),
                 (f"{sign} ", "bad" if bad else "ok"),
-                (fit(safe(boot.recipe), 22) + "  ", "text"),
+                (fit_name(safe(boot.recipe), 28 if width >= 120 else 22) + "  ", "text"),
                 (f"{hhmm(boot.started_at)}  ", "dim"),
                 (f"{took}   {low}", "bad" if bad else "text"),
             )

@@ -16,10 +16,14 @@ from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, Row
 from console.tui.paint import Paint
 from console.tui.pane import Pane
-from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, fit_name, safe, wrap_spans
 
 WIDE = 110  # cells from which the story has room beside the figures
 BAD = ("failed", "stalled", "serving_bad")
+
+
+def recipe_width(width: int) -> int:
+    return 28 if width >= WIDE else 18
 
 
 def verdict(boot: BootSummary, glyphs: Glyphs) -> Span:
@@ -45,7 +49,7 @@ def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> 
         (f"{ready_words(boot).replace(' (API)', ' API'):>8} ", "text"),
         (f"{low:>6} ", "text"),
         (f"{speed:>6}  ", "text"),
-        (fit(safe(boot.recipe), 18) + " ", "text"),
+        (fit_name(safe(boot.recipe), recipe_width(width)) + " ", "text"),
     ]
     if wide:
         return (clip((*spans, (story, "dim")), width),)
@@ -151,7 +155,7 @@ class BootsPane(Pane):
         if not self.is_mounted:
             return
         width = max(20, self.size.width - 1)
-        columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', 18)}"
+        columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', recipe_width(width))}"
         head = f"    no  at    {columns} note, cause, change"
         rows = [Row(b.id, boot_row(b, width, self.glyphs, marked=b.id == self.marked)) for b in self._boots]
         self.grid.set_content(clip(((head, "head"),), width, "head"), rows)

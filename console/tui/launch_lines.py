@@ -15,7 +15,7 @@ from console.tui.check_table import check_lines
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, rank_line
-from console.tui.spans import Line, fit, safe, wrap_spans
+from console.tui.spans import Line, fit, fit_name, safe, width_of, wrap_spans
 from console.tui.stop_lines import stopped_word
 
 
@@ -52,7 +52,7 @@ def launch_lines(
         return [*out, ((f" {looking}", "active"),)]
     if isinstance(plan, NightdeckError):
         return [*out, *wrap_spans((f" {glyphs.failed} ", "bad"), safe(plan, limit=800), "bad", width, limit=8)]
-    out.append(_verdict(plan, overridden, glyphs))
+    out.append(_verdict(plan, overridden, glyphs, else_="else " if here is not None else ""))
     out += check_lines(plan, width, glyphs, overridden)
     out.append(())
     out += finding_lines(plan.findings, width, glyphs, limit=2)
@@ -96,11 +96,11 @@ def without_its_own(plan: Plan, *, restart: bool) -> Plan:
     return replace(plan, findings=tuple(f for f in plan.findings if f.code not in gone))
 
 
-def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs) -> Line:
+def _verdict(plan: Plan, overridden: Collection[str], glyphs: Glyphs, *, else_: str = "") -> Line:
     """Whether it may run; what was overridden is written down with the boot."""
     codes = list(dict.fromkeys(f.code for f in plan.blocks))
     if not codes:
-        return ((f" {glyphs.done} preflight: nothing blocks", "ok"),)
+        return ((f" {glyphs.done} preflight: nothing {else_}blocks", "ok"),)
     left = [c for c in codes if c not in overridden]
     if not left:
         words = (
@@ -132,6 +132,7 @@ def stop_question(boot: BootState, now: float, width: int, glyphs: Glyphs) -> li
 def state_lines(boot: BootState, glyphs: Glyphs) -> list[Line]:
     """A line per container: rank, node, name, the engine's word."""
     out: list[Line] = []
+    names = min(20, max((width_of(safe(r.node)) for r in boot.ranks), default=10))
     wide = max((len(stopped_word(r)[0]) for r in boot.ranks), default=10)
     for rank in boot.ranks:
         word, role = stopped_word(rank)
@@ -140,7 +141,7 @@ def state_lines(boot: BootState, glyphs: Glyphs) -> list[Line]:
         out.append(
             (
                 (f"  {rank.rank:>3} ", "strong"),
-                (f"{safe(rank.node):<10} {head} ", "text"),
+                (f"{fit_name(safe(rank.node), names)} {head} ", "text"),
                 (f"{sign} {fit(word, wide)}", role),
                 (f" {safe(rank.container)}", "dim"),
             )

@@ -9,7 +9,7 @@ from console.services.hub import NodeView
 from console.tui.figures import NA, age, gib, one, rate, size, whole
 from console.tui.glyphs import Glyphs, bar, spark
 from console.tui.node_figures import Figures, Standouts
-from console.tui.spans import Line, Span, clip, fit, safe
+from console.tui.spans import Line, Span, clip, fit, fit_name, safe
 
 STATE_WIDTH = 13
 WIDE = 118  # cells from which one line holds every column
@@ -72,7 +72,7 @@ def lines(
     rank = "" if view.rank is None else str(view.rank)
     lead: list[Span] = [
         ("  ", "text"),
-        (fit(safe(name), look.name_width), "strong" if not old else "text"),
+        (fit_name(safe(name), look.name_width), "strong" if not old else "text"),
         (f" {rank:>4} ", "strong" if rank else "dim"),
     ]
     word, role = state_span(view, look.glyphs)

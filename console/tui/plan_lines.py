@@ -12,7 +12,7 @@ from console.base.secrets import mask_argv, mask_env, mask_text
 from console.plan.model import Plan, RankPlan
 from console.tui.figures import GIB, clock_span, gib
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, fit, safe, wrap, wrap_spans
+from console.tui.spans import Line, Span, fit, fit_name, safe, wrap, wrap_spans
 
 # Parts of the budget in the order of the bar: (key of Plan.memory's node entry, words, role)
 FIGURES: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -196,7 +196,7 @@ def matrix_lines(plan: Plan, width: int, glyphs: Glyphs) -> list[Line]:
 def rank_line(rank: RankPlan) -> Line:
     return (
         (f"  {rank.rank:>3} ", "strong"),
-        (fit(safe(rank.node), 12), "text"),
+        (fit_name(safe(rank.node), 12), "text"),
         (" head  " if rank.is_head else "       ", "key"),
         (safe(rank.container), "dim"),
     )

@@ -20,7 +20,7 @@ from console.tui.grid import Grid, Row
 from console.tui.paint import Paint
 from console.tui.pane import Pane, Paper
 from console.tui.plan_lines import finding_lines, plan_lines
-from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, fit_name, safe, wrap_spans
 
 PROBLEM = "problem:"
 NARROW = 30  # cells below which the list has names and a bare count of nodes
@@ -153,7 +153,7 @@ class RecipesPane(Pane):
         return clip(
             (
                 (f" {sign} ", "bad" if bad else "warn"),
-                (fit(safe(recipe.slug), name_width), "strong"),
+                (fit_name(safe(recipe.slug), name_width), "strong"),
                 (f" {count}", "text"),
                 (safe(recipe.engine) if width >= NARROW else "", "dim"),
             ),

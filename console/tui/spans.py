@@ -41,6 +41,17 @@ def fit(text: str, width: int, align: str = "<") -> str:
     return text + " " * pad
 
 
+def fit_name(text: str, width: int) -> str:
+    """A name in exactly `width` cells, cut in the middle: what tells two of a kind apart stands at the end."""
+    if width_of(text) <= width or width < 5:
+        return fit(text, width)
+    tail = (width - 1) * 2 // 3
+    end = text[-tail:]
+    while width_of(end) > tail:
+        end = end[1:]
+    return fit(set_cell_size(text, width - 1 - width_of(end)) + ELLIPSIS + end, width)
+
+
 def line_width(line: Iterable[Span]) -> int:
     return sum(width_of(text) for text, _ in line)
 

@@ -10,7 +10,7 @@ from console.boot.words import KEPT, bare
 from console.tui.controls_lines import person
 from console.tui.figures import span
 from console.tui.glyphs import Glyphs
-from console.tui.spans import Line, Span, clip, fit, line_width, safe, wrap, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, fit_name, line_width, safe, width_of, wrap, wrap_spans
 
 LABEL: Final = 10
 CUT_OFF_S: Final = 30.0  # past its limit: whoever asked is gone, since an answer or a refusal would have come
@@ -46,12 +46,12 @@ def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str
     nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
     over = boot.stop_result is not None
     lines = _outcome(boot, nodes, width, glyphs, key) if over else _progress(boot, nodes, now, width, glyphs, key, me)
-    wide = max((len(safe(n)) for n in nodes), default=6)
+    wide = min(20, max((width_of(safe(n)) for n in nodes), default=6))
     done = [n for n in nodes if boot.stop_results.get(n, ("", ""))[0] in CLEAN]
     open_ones = [n for n in nodes if n not in done or (over and _told(boot, n))]
     for node in open_ones:
         sign, role, word, detail = _node(boot, node, now, glyphs)
-        lead: Line = ((f"   {fit(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 14)}  ", role))
+        lead: Line = ((f"   {fit_name(safe(node), wide)}  ", "text"), (f"{sign} {fit(word, 14)}  ", role))
         room = width - line_width(lead) - 1
         rows = wrap(detail, room, limit=1 if len(open_ones) > WRAPPED or room < 20 else 2) or [""]
         lines += [

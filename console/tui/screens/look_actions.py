@@ -17,6 +17,7 @@ from console.tui.copying import copy
 from console.tui.editor import edit
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
+from console.tui.legend import legend_lines
 from console.tui.log_pane import LogPane
 from console.tui.node_pane import NodePane
 from console.tui.paint import Paint
@@ -287,7 +288,7 @@ class LookActions(DeploymentActions):
         raise NotImplementedError
 
     def action_help(self) -> None:
-        self.paper("Keys", draw=self._help_lines)
+        self.paper("Keys and signs", draw=self._help_lines)
 
     def _help_lines(self, width: int) -> list[Line]:
         snapshot = self.hub.snapshot()
@@ -320,7 +321,10 @@ class LookActions(DeploymentActions):
                 ("   arrows ", "key"),
                 ("Move; in the board left and right choose the stage, enter shows its line in the log", "text"),
             ),
-            (("   esc    ", "key"), ("Close a prompt, take a filter or search off", "text")),
+            (("   n N    ", "key"), ("While a log is searched: the next match, the one before", "text")),
+            (("   esc    ", "key"), ("Close a prompt; take a search off and go back to where it began", "text")),
+            (),
+            *legend_lines(width, self.glyphs),
         ]
         if snapshot.replay is not None:
             out += [(), ((" This is a replay: it shows what was, and nothing here changes anything.", "warn"),)]
