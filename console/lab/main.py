@@ -44,12 +44,6 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--serve", action="store_true", help="register, so that `--cluster lab` of other commands uses this one"
     )
-    p.add_argument(
-        "--light",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help=f"the lab answers the telemetry probes itself, no process a node (default: beyond {RUN_PROBES} nodes)",
-    )
     p.add_argument("--json", action="store_true", help="say where it is in one line of JSON (the default when piped)")
     p.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return p
