@@ -29,7 +29,6 @@ from console.files.event_codec import decode_as, decode_event
 from console.services.alarms import AlarmBook
 from console.services.hub import LogLine, NodeView
 from console.services.log_store import LogStore
-from console.services.lowest import lowest_of
 from console.services.replay_rows import Row, Source
 from console.services.replay_window import window_sample
 from console.services.series import SeriesBook
@@ -37,6 +36,7 @@ from console.telemetry.alarm_rules import AlarmPolicy
 from console.telemetry.alarms import Alarm
 from console.telemetry.frames import Frame
 from console.telemetry.freshness import judge
+from console.telemetry.least import lowest_of
 from console.telemetry.sample import Float, Guard, Sample
 from console.telemetry.sampler import Sampler
 from console.telemetry.trend import Lowest

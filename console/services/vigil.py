@@ -21,13 +21,13 @@ from console.services.follower import Follower
 from console.services.guard import GuardService, marker_text
 from console.services.guard_log import GuardLog
 from console.services.hub import LogLine, NodeView
-from console.services.lowest import lowest_of
 from console.services.recorder import Recorder
 from console.services.series import SeriesBook
 from console.services.tasks import Owner
 from console.services.ways_out import Way, make_ways
 from console.telemetry.alarm_rules import AlarmPolicy, WaysPolicy
 from console.telemetry.guard_policy import GuardPolicy
+from console.telemetry.least import lowest_of
 from console.telemetry.sample import Float, Guard, GuardTrip, Sample
 from console.telemetry.trend import Lowest
 from console.transport.base import Fleet

@@ -11,7 +11,7 @@ from textual.message import Message
 from console.base.units import age
 from console.boot.state import Phase
 from console.services.hub import Snapshot
-from console.services.lowest import lowest_of
+from console.telemetry.least import lowest_of
 from console.telemetry.trend import Lowest
 from console.tui.actions import Action, bar_sign
 from console.tui.alarm_lines import alarm_count

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from console.base.absent import Absent
-from console.services.hub import NodeView
-from console.telemetry.sample import Float
+from console.cluster.model import Node
+from console.telemetry.sample import Float, Sample
 from console.telemetry.trend import Lowest, lowest
 
 
+class View(Protocol):
+    """What a hub shows of a node, as far as it is asked here."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def age_s(self) -> float | Absent: ...
+
+    @property
+    def sample(self) -> Sample | Absent: ...
+
+
 def lowest_of(
-    views: Iterable[NodeView],
+    views: Iterable[View],
     empty: Mapping[str, Float] | None = None,
     slopes: Mapping[str, Float] | None = None,
 ) -> Lowest | None:

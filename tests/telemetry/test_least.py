@@ -9,8 +9,8 @@ from console.base.absent import Absent
 from console.base.units import GIB
 from console.cluster.model import Cluster, Node
 from console.services.hub import NodeView, Snapshot
-from console.services.lowest import lowest_of
 from console.services.series import SeriesBook
+from console.telemetry.least import lowest_of
 from console.telemetry.sample import Memory, Sample
 from console.tui.bars import top_line
 from console.tui.glyphs import UNICODE
