@@ -1,4 +1,5 @@
 """What one rank's own log says of why it failed."""
+# ruff: noqa: E501 a table of places reads best as rows
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from console.base.absent import Absent
 from console.enginelog.causes_finding import Finding, Tier, stage_of
+from console.enginelog.causes_ranks import node_of, rank_of
 from console.enginelog.causes_time import Clock
 from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, Trace
 from console.enginelog.signatures import SIGNATURES, advice
+from console.enginelog.signatures_launchers import ENDS, MPI_END, RAY_END, TORCHRUN_END, TORCHRUN_TOLD
 from console.enginelog.signatures_model import Kind, Signature, filled
 from console.enginelog.signatures_neutral import DIED, SGLANG_END
 from console.enginelog.stages_model import Stage
@@ -30,21 +32,21 @@ _SIGNALS: Final = {
 }
 # By where it was raised: the first pattern that a traceback's places or words show.
 _BY_PLACE: Final = (
-    ("tokenizer_load_error", re.compile(r"tokeniz", re.IGNORECASE)),
-    ("compiler_failed", re.compile(r"torch/_(?:inductor|dynamo|functorch)|triton/(?:compiler|runtime|backends)")),
-    ("jit_build_failed", re.compile(r"flashinfer/jit|cpp_extension|deep_gemm/jit|tvm_ffi/cpp|tilelang/jit")),
-    ("cudagraph_capture_failed", re.compile(r"cuda_?graph|capture_model|graph_capture")),
-    ("checkpoint_mismatch", re.compile(r"load_weights|weight_loader|default_loader|weight_utils")),
-    ("config_rejected", re.compile(r"arg_utils|server_args|vllm/config|vllm/engine/arg|argparse")),
-    ("model_code_error", re.compile(r"model_executor/models|sglang/srt/models|transformers_modules|modeling_")),
+    ("tokenizer_load_error", "The tokenizer could not be loaded", re.compile(r"tokeniz", re.IGNORECASE)),
+    ("compiler_failed", "The compiler (torch.compile, Inductor or Triton) failed", re.compile(r"torch/_(?:inductor|dynamo|functorch)|triton/(?:compiler|runtime|backends)")),
+    ("jit_build_failed", "Kernels could not be compiled on the node", re.compile(r"flashinfer/jit|cpp_extension|deep_gemm/jit|tvm_ffi/cpp|tilelang/jit")),
+    ("cudagraph_capture_failed", "An error came while CUDA graphs were captured", re.compile(r"cuda_?graph|capture_model|graph_capture")),
+    ("checkpoint_mismatch", "The weights could not be loaded into the model", re.compile(r"load_weights|weight_loader|default_loader|weight_utils")),
+    ("config_rejected", "The engine refuses its configuration", re.compile(r"arg_utils|server_args|vllm/config|vllm/engine/arg|argparse")),
+    ("model_code_error", "The model's code, or its quantization, failed in this image", re.compile(r"model_executor/models|sglang/srt/models|transformers_modules|modeling_")),
 )  # fmt: skip
-_WORKER: Final = re.compile(r"(?:Worker_TP|VllmWorker-|Worker_PP0_TP|TP)(\d{1,5})")
 # A semaphore or shared memory that finds no room says the same as a full disk.
 _SHARED: Final = re.compile(r"multiprocessing/(?:synchronize|shared_memory|heap|context)|shm_broadcast|SemLock")
 _SHM_FULL: Final = next(s for s in SIGNATURES if s.cls == "shm_full")
 _WORKERS: Final = ("Worker", "VllmWorker")
 # About as many as a collector keeps: where there are more, what the worker said may be among the rest.
 _MOST_TRACES: Final = 60
+_ENDED: Final = frozenset({id(DIED), id(SGLANG_END), *map(id, ENDS)})
 # Requests of users fail in the API server without any harm to the engine; its raw tracebacks carry no name.
 _SERVES_USERS: Final = frozenset({"APIServer", None})
 
@@ -58,12 +60,15 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
     relayed = {h.index for h in trail.hits if h.signature.kind is Kind.WRAPPER and "why" in h.values}
     out: list[Finding] = []
     places = {t.index: "\n".join(t.frames) for t in trail.traces}
+    over = _over(trail.hits)
     for hit in trail.hits:
+        if hit.signature.kind is Kind.RECOVERED or hit.index in over:
+            continue
         if hit.signature.cls == "disk_full" and _SHARED.search(places.get(hit.index, "")):
             hit = replace(hit, signature=_SHM_FULL)
         if _excused(where, clock, hit, ready, stopped):
             continue
-        found = _of_death(where, clock, hit) if hit.signature in (DIED, SGLANG_END) else None
+        found = _of_death(where, clock, hit) if id(hit.signature) in _ENDED else None
         if found is None:
             found = _of_hit(where, clock, hit, hit.index in relayed)
         out.append(found)
@@ -87,6 +92,16 @@ def _led_to_known(traces: tuple[Trace, ...]) -> set[int]:
     for earlier, later in pairwise(traces):
         if later.chained and later.process == earlier.process and (later.known or later.index in out):
             out.add(earlier.index)
+    return out
+
+
+def _over(hits: tuple[Hit, ...]) -> set[int]:
+    """Lines whose complaint a later one takes back."""
+    out: set[int] = set()
+    for hit in hits:
+        if hit.signature.kind is Kind.RECOVERED:
+            about = (hit.signature.cls, hit.values.get("who"))
+            out |= {h.index for h in hits if h.index < hit.index and (h.signature.cls, h.values.get("who")) == about}
     return out
 
 
@@ -148,7 +163,8 @@ def _tier(hit: Hit) -> Tier:
         return Tier.LOOSE
     if not hit.traced and (hit.level == "WARNING" and hit.kind != "nccl"):
         return Tier.LOOSE
-    if not hit.traced and hit.level not in ("ERROR", "CRITICAL") and hit.signature.weight < _ENDS_BY_ITSELF:
+    bare = not hit.traced and hit.level not in ("ERROR", "CRITICAL")
+    if bare and hit.signature.weight < _ENDS_BY_ITSELF and not hit.signature.alone:
         # The C libraries warn of what they then survive, and a bare line may be anyone's.
         return Tier.SYMPTOM if kind is Kind.SYMPTOM else Tier.LOOSE
     return Tier.SYMPTOM if kind is Kind.SYMPTOM else Tier.PROOF
@@ -157,7 +173,17 @@ def _tier(hit: Hit) -> Tier:
 def _of_death(where: RankEvidence, clock: Clock, hit: Hit) -> Finding | None:
     """ "died unexpectedly (exit code: -9)" as what the code says; None where it says nothing."""
     code = hit.values.get("code", "")
-    what = hit.values.get("what", "a process of the engine")
+    if hit.signature in ENDS and hit.signature is not TORCHRUN_END:
+        code = f"-{hit.values['signal']}" if "signal" in hit.values else "None"
+    what = hit.values.get("what", "A process of the engine")
+    if "local" in hit.values:
+        what = f"The process of local rank {hit.values['local']} (pid {hit.values.get('pid', '?')})"
+    elif hit.signature is TORCHRUN_TOLD:
+        what = "The launcher"
+    elif hit.signature is MPI_END:
+        what = f"Rank {hit.values.get('rank', '?')} on {hit.values.get('node', '?')}"
+    elif hit.signature is RAY_END:
+        what = "A worker process of Ray"
     if code == "None":
         cls, words = "killed_from_outside", "vanished without an exit code, as after SIGKILL"
     elif code.startswith("-") and code[1:].isdigit() and int(code[1:]) in _SIGNALS:
@@ -168,23 +194,24 @@ def _of_death(where: RankEvidence, clock: Clock, hit: Hit) -> Finding | None:
         return None
     # An abort is how a watchdog or an assertion ends a process: they say why, where they speak.
     tier = Tier.LOOSE if code == "-6" else Tier.STATE
-    return _finding(
+    found = _finding(
         where, clock, hit, hit.signature, f"{what} {words}.", tier, hit.signature.weight, (hit.text,), cls=cls
     )
+    return replace(found, action=DIED.action) if hit.signature is TORCHRUN_END else found
 
 
 def _of_trace(where: RankEvidence, clock: Clock, trace: Trace) -> Finding:
     places = "\n".join(trace.frames)
-    cls = next((cls for cls, pattern in _BY_PLACE if pattern.search(places)), "unknown_exception")
-    sentence, action = advice(cls)
+    cls, sentence = next(((c, words) for c, words, at in _BY_PLACE if at.search(places)), ("unknown_exception", ""))
+    known, action = advice(cls)
     return Finding(
         cls,
-        f"{sentence.rstrip('.')}: {trace.text[:300]}",
+        f"{sentence or known.rstrip('.')}: {trace.text[:300]}",
         action,
         Tier.PROOF,
         _UNKNOWN_WEIGHT,
-        _rank_of(where, trace.process),
-        where.node,
+        rank_of(where, trace.process, trace.text),
+        node_of(where, trace.process),
         stage_of(where.cells, trace.index),
         where.file,
         trace.index + where.line_offset,
@@ -246,15 +273,6 @@ def _of_lag(where: RankEvidence, clock: Clock) -> Finding:
     )
 
 
-def _rank_of(where: RankEvidence, process: str | None) -> int | None:
-    """The rank that a line is of: in a container of several workers, the worker's own."""
-    joined = where.numbers.joined if where.numbers is not None else ()
-    if isinstance(joined, Absent) or len(joined) < 2 or process is None:
-        return where.rank
-    found = _WORKER.fullmatch(process)
-    return int(found[1]) if found else where.rank
-
-
 def _finding(
     where: RankEvidence,
     clock: Clock,
@@ -270,11 +288,11 @@ def _finding(
     return Finding(
         cls or signature.cls,
         sentence,
-        signature.action,
+        filled(signature.action, hit.values) if "{" in signature.action else signature.action,
         tier,
         weight,
-        _rank_of(where, hit.process),
-        where.node,
+        rank_of(where, hit.process, hit.text, *hit.more),
+        node_of(where, hit.process),
         stage_of(where.cells, hit.index) or signature.stage,
         where.file,
         hit.index + where.line_offset,

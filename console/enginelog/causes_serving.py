@@ -54,12 +54,20 @@ def came_up(evidence: Evidence) -> bool:
     """The head said that it serves; without a head's log: every worker at hand has done what a worker has to do.
     Inferred for workers, which have no line that says so."""
     heads = [r for r in evidence.ranks if r.trail is not None and r.trail.ready is not None]
-    if heads:
+    if heads or any(_answers(r) for r in evidence.ranks):
         return True
     if any(r.rank == 0 for r in evidence.ranks):
         return False
     logs = [r for r in evidence.ranks if r.trail is not None and r.trail.lines]
     return bool(logs) and all(_worker_done(r) for r in logs)
+
+
+def _answers(where: RankEvidence) -> bool:
+    """Requests are answered, whether or not the line is at hand that says that the server is up: some captures lack
+    standard error."""
+    if where.trail is None or not where.cells or where.cells[Stage.HTTP].line is None:
+        return False
+    return any(' HTTP/1.1" 200' in line or "Avg generation throughput: " in line for line in where.trail.tail)
 
 
 def _worker_done(where: RankEvidence) -> bool:

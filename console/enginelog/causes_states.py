@@ -12,7 +12,7 @@ from console.enginelog.causes_finding import Finding, Tier, state_finding
 from console.enginelog.causes_memory import of_guard, with_samples
 from console.enginelog.evidence import ContainerState, RankEvidence
 from console.enginelog.signatures import matches
-from console.enginelog.signatures_model import Kind, filled
+from console.enginelog.signatures_model import Kind, Signature, filled
 from console.enginelog.stages_model import Stage
 
 _GIB: Final = 1024**3
@@ -23,6 +23,8 @@ _COMPILING: Final = frozenset(
 )
 _NO_BANNER: Final = ("banner", "silent", "accepts")
 _SHOWN: Final = 400
+_CAUSES: Final = frozenset({Kind.CAUSE})
+_OF_KERNEL: Final = frozenset({Kind.CAUSE, Kind.SYMPTOM})
 _OOM_VICTIM: Final = re.compile(r"Killed process \d{1,10} \(([^)\n]{1,40})\)")
 # Names that the kernel knows processes of an engine by: its own titles, its interpreter's threads, its compilers.
 _ENGINE_PROCESS: Final = re.compile(
@@ -74,17 +76,24 @@ def _ended_at(where: RankEvidence) -> float | None:
     return where.container.finished_at if isinstance(where.container, ContainerState) else None
 
 
-def _of_words(where: RankEvidence, text: str, moment: float | None, stage: str) -> Finding | None:
-    """The most telling signature among some lines of another program's output."""
-    best: tuple[int, str, str, str, str] | None = None
+def _of_words(
+    where: RankEvidence, text: str, moment: float | None, stage: str, kinds: frozenset[Kind] = _CAUSES
+) -> Finding | None:
+    """The most telling signature among some lines of another program's output, of what is not over by its end."""
+    known: list[tuple[Signature, dict[str, str], str]] = []
     for raw in text.splitlines()[:200]:
         line = clean_line(raw, limit=2000)
         for signature, values in matches(line):
-            if signature.kind is Kind.CAUSE and (best is None or signature.weight > best[0]):
-                best = (signature.weight, signature.cls, filled(signature.sentence, values), signature.action, line)
-    if best is None:
+            if signature.kind is Kind.RECOVERED:
+                over = (signature.cls, values.get("who"))
+                known = [k for k in known if (k[0].cls, k[1].get("who")) != over]
+            elif signature.kind in kinds:
+                known.append((signature, values, line))
+    if not known:
         return None
-    weight, cls, sentence, action, line = best
+    best, values, line = max(known, key=lambda k: k[0].weight)
+    weight, cls, sentence = best.weight, best.cls, filled(best.sentence, values)
+    action = filled(best.action, values) if "{" in best.action else best.action
     return state_finding(
         where,
         cls,
@@ -128,11 +137,13 @@ def _of_launch(where: RankEvidence) -> list[Finding]:
 
 
 def _of_kernel(where: RankEvidence) -> list[Finding]:
-    found = _of_words(where, "\n".join(where.kernel), _ended_at(where), "")
+    found = _of_words(where, "\n".join(where.kernel), _ended_at(where), "", _OF_KERNEL)
     if found is None:
         return []
     # What the kernel wrote may be about another process: it counts where the rank is gone, and not another by name.
-    gone = isinstance(where.container, ContainerState) and where.container.ended
+    # That a CPU or a file server stood still for a while is a note, whoever ended.
+    proof = matches(found.evidence[0])[0][0].kind is Kind.CAUSE
+    gone = isinstance(where.container, ContainerState) and where.container.ended and proof
     victim = _OOM_VICTIM.search(found.evidence[0])
     ours = victim is None or _ENGINE_PROCESS.match(victim[1]) is not None
     if gone and ours:

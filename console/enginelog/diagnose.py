@@ -15,37 +15,35 @@ from console.enginelog.causes_model import Cause, Diagnosis, cause_row
 from console.enginelog.diagnose_states import read_states
 from console.enginelog.evidence import RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
+from console.enginelog.parting import Parting, parting_of, ranks_by_name, says_rank
 from console.enginelog.records import Record
-from console.enginelog.unwrap import Plain, of_json, unwrapped, wrapping_of
+from console.enginelog.unwrap import Plain, in_json, of_json, unwrapped, wrapping_of
 
 _MAX_RANKS: Final = 512
-# Compose writes `service-3  | `, `rank3 | `, `vllm_rank_3_1 | ` before each line of a stream of several containers.
-_COMPOSE: Final = re.compile(
-    rb"^(?:\x1b\[[0-9;]{0,8}m)?([A-Za-z0-9][\w.\-]{0,63}?)[ \t]*\|(?:\x1b\[[0-9;]{0,8}m)? ?", re.MULTILINE
-)
-_OF_THE_HEAD: Final = ("APIServer", "EngineCore")
-_NUMBERED: Final = re.compile(rb"rank[-_]?(\d{1,4})|(?:^|[-_])(\d{1,4})$")
+# An engine core of a further data-parallel rank is not the head's.
+_OF_THE_HEAD: Final = re.compile(r"APIServer(?:_0)?|EngineCore(?:_(?:DP)?0)?")
 
 
 class LogReader:
-    """One stream of a rank's bytes, read once. A stream of several ranks, told apart by compose's names, is parted."""
+    """One stream of a rank's bytes, read once. A stream of several ranks is parted by the names that compose, kubectl,
+    pdsh, srun or a log server put before their lines."""
 
     def __init__(self, name: str, rank: int | None, world_size: int | None = None) -> None:
         self.name = name
         self.rank = rank
         self._world = world_size
-        self._logs: dict[int | None, tuple[RankLog, CauseCollector, list[int]]] = {}
+        self._logs: dict[bytes, tuple[RankLog, CauseCollector, list[int]]] = {}
         self._held = b""
-        self._parted: bool | None = None
-        self._names: dict[bytes, int | None] = {}
+        self._decided = False
+        self._parting: Parting | None = None
         self._line = 0
-        self._is_head = False
+        self._heads: set[bytes] = set()
         self._plain = Plain()
         self._unwrap: Callable[[bytes], bytes] | None = None
 
     def feed(self, data: bytes) -> None:
         data = self._plain.feed(data)
-        if self._parted is None:
+        if not self._decided:
             self._held += data
             if len(self._held) < 65536 and self._held.count(b"\n") < 20:
                 return
@@ -55,7 +53,7 @@ class LogReader:
 
     def finish(self) -> list[RankEvidence]:
         self._held += self._plain.finish()
-        if self._parted is None:
+        if not self._decided:
             data, self._held = self._held, b""
             self._decide(data)
             self._take(data)
@@ -63,39 +61,45 @@ class LogReader:
             data, self._held = self._held + b"\n", b""
             self._take(data)
         out = []
-        for rank, (log, collector, lines) in self._logs.items():
+        named = ranks_by_name(self._logs) if self._parting is not None else {}
+        for name, (log, collector, lines) in self._logs.items():
             collector.feed(log.finish())
             numbers = log.numbers
-            known = rank if rank is not None else self.rank
-            if known is None:
-                known = _own_rank(log)
-            if known is None and self._is_head and not self._parted:
+            known = self.rank if self.rank is not None else _own_rank(log)
+            if known is None or says_rank(name) is not None:
+                known = named.get(name, known)
+            guessed = known is None and self._heads == {name}
+            if guessed:
                 known = 0
-            trail = collector.trail()
-            evidence = RankEvidence(known, trail=trail, cells=log.tracker.cells(), numbers=numbers, file=self.name)
-            out.append(_relined(evidence, lines) if self._parted else evidence)
+            evidence = RankEvidence(
+                known,
+                "" if says_rank(name) is not None else name.decode("utf-8", "replace")[:120],
+                trail=collector.trail(),
+                cells=log.tracker.cells(),
+                numbers=numbers,
+                file=self.name,
+                guessed=guessed,
+            )
+            out.append(_relined(evidence, lines) if self._parting is not None else evidence)
         if not out:
             out.append(RankEvidence(self.rank, trail=CauseCollector().trail(), file=self.name))
         return out
 
     def _decide(self, data: bytes) -> None:
-        """Several ranks in one stream: at least two compose names with numbers begin its lines."""
-        self._parted = self.rank is None and self._several(data)
-        if self._parted:
-            return
-        if data.lstrip().startswith(b'{"log":'):
+        self._decided = True
+        if in_json(data):
             self._unwrap = of_json
-        elif (wrapping := wrapping_of(data)) is not None:
+            return
+        if self.rank is None:
+            self._parting = parting_of(data)
+            if self._parting is not None:
+                return
+        if (wrapping := wrapping_of(data)) is not None:
             self._unwrap = partial(unwrapped, wrapping=wrapping)
 
-    def _several(self, data: bytes) -> bool:
-        lines = data.split(b"\n")[:200]
-        named = [m[1] for line in lines if (m := _COMPOSE.match(line)) and _NUMBERED.search(m[1])]
-        return len(set(named)) > 1 and len(named) * 2 > len([line for line in lines if line.strip()])
-
     def _take(self, data: bytes) -> None:
-        if not self._parted and self._unwrap is None:
-            self._give(None, data)
+        if self._parting is None and self._unwrap is None:
+            self._give(b"", data)
             return
         data = self._held + data
         end = data.rfind(b"\n") + 1
@@ -103,34 +107,29 @@ class LogReader:
         if len(self._held) > 1 << 20:
             self._held = self._held[: 1 << 20]
         if self._unwrap is not None:
-            self._give(None, b"\n".join(map(self._unwrap, data[:end].split(b"\n"))))
+            self._give(b"", b"\n".join(map(self._unwrap, data[:end].split(b"\n"))))
             return
-        for line in data[:end].splitlines(keepends=True):
-            found = _COMPOSE.match(line)
-            rank = self._rank_of(found[1]) if found else None
-            self._give(rank, line[found.end() :] if found else line, self._line)
+        assert self._parting is not None
+        for line in data[:end].split(b"\n")[:-1]:
+            name, rest = self._parting.part(line)
+            self._give(name if name in self._logs or len(self._logs) < _MAX_RANKS else b"", rest + b"\n", self._line)
             self._line += 1
 
-    def _rank_of(self, name: bytes) -> int | None:
-        if name not in self._names:
-            found = _NUMBERED.search(name)
-            rank = int(found[1] or found[2]) if found else None
-            self._names[name] = rank if len(self._names) < _MAX_RANKS else None
-        return self._names[name]
-
-    def _give(self, rank: int | None, data: bytes, line: int | None = None) -> None:
-        entry = self._logs.get(rank)
+    def _give(self, name: bytes, data: bytes, line: int | None = None) -> None:
+        entry = self._logs.get(name)
         if entry is None:
-            own = rank if rank is not None else self.rank
-            entry = self._logs[rank] = (RankLog(own, self._world), CauseCollector(own), [])
+            own = self.rank if self.rank is not None else says_rank(name)
+            entry = self._logs[name] = (RankLog(own, self._world), CauseCollector(own), [])
         log, collector, lines = entry
         if line is not None:
             lines.append(line)
         records: list[Record] = log.feed(data)
         collector.feed(records)
-        if not self._is_head and collector.rank is None:
-            # Only the head has an API server and an engine core.
-            self._is_head = any(r.process is not None and r.process.startswith(_OF_THE_HEAD) for r in records)
+        if name in self._heads or collector.rank is not None:
+            return
+        # Only the head has an API server and an engine core.
+        if any(r.process is not None and _OF_THE_HEAD.fullmatch(r.process) for r in records):
+            self._heads.add(name)
 
 
 def _own_rank(log: RankLog) -> int | None:

@@ -133,7 +133,7 @@ class RankEvidence:
     drew next to nothing, as one that spins in a collective does. clock_latched: for long, and at a low clock too.
     fragmented: free memory lies in small pieces. kernel: lines of the node's kernel log. guard: a memory guard's
     marker. clock_offset_s: added to docker's stamps of that node. line_offset: physical lines before the first that
-    was read."""
+    was read. guessed: rank is only that of a log with a head's lines in it."""
 
     rank: int | None
     node: str = ""
@@ -158,6 +158,7 @@ class RankEvidence:
     addresses: tuple[str, ...] = ()
     clock_offset_s: float = 0.0
     line_offset: int = 0
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

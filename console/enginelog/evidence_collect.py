@@ -13,7 +13,7 @@ from console.enginelog.records import Record, docker_lag
 from console.enginelog.signatures import matches
 from console.enginelog.signatures_model import Kind
 from console.enginelog.signatures_neutral import STOPPING
-from console.enginelog.telltale import BEFORE, CHAINED, FIRED_UP, MAYBE_BEFORE, ORPHAN, TRACEBACK
+from console.enginelog.telltale import BEFORE, CHAINED, FIRED_UP, MAYBE_BEFORE, ORPHAN, TRACEBACK, said_before
 
 _MAX_HITS: Final = 400
 _MAX_EACH: Final = 6
@@ -33,8 +33,6 @@ _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9
 # How the ordinary lines begin that matter all the same.
 _TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Parent ", "No avai"})
 _WAITS: Final = "No available shared memory broadcast block"
-_LEVEL: Final = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d |\[([IWEF]) ")
-_LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 _Key = tuple[str | None, int | None, bool]
 
 
@@ -43,6 +41,7 @@ class _Open:
     start: int
     at: float | None
     chained: bool
+    process: str | None
     frames: deque[str] = field(default_factory=lambda: deque(maxlen=_FRAMES))
 
 
@@ -172,9 +171,10 @@ class CauseCollector:
     def _look(self, record: Record) -> None:
         text = record.text
         if text[:1] in MAYBE_BEFORE and (before := BEFORE.match(text)):
-            level = _LEVEL.search(before[0])
-            known = record.level if level is None else level[1] or _LETTERS[level[2]]
-            record = replace(record, text=text[before.end() :], level=known)
+            level, process = said_before(before[0])
+            record = replace(
+                record, text=text[before.end() :], level=level or record.level, process=record.process or process
+            )
             text = record.text
             if record.level == "INFO" or record.level == "DEBUG":
                 return
@@ -185,7 +185,7 @@ class CauseCollector:
         if TRACEBACK in text:
             if len(self._open) >= _MAX_OPEN:
                 self._open.clear()
-            self._open[key] = opened = _Open(record.index, record.docker_at, key in self._chain)
+            self._open[key] = opened = _Open(record.index, record.docker_at, key in self._chain, record.process)
             self._chain.discard(key)
             if not text.startswith(TRACEBACK):
                 # "… hit an exception: Traceback": some writers give the lines that follow no head.
@@ -212,6 +212,8 @@ class CauseCollector:
         self._match(record, key, orphan)
 
     def _traced(self, record: Record, trace: _Open, key: _Key) -> None:
+        if record.process is None and trace.process is not None:
+            record = replace(record, process=trace.process)
         known = self._match(record, key, True, trace.frames)
         self.died = True
         if len(self._traces) < _MAX_TRACES:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-# vllm/logger.py: `[(proc pid=N) ]LEVEL MM-DD HH:MM:SS [file.py:line] message`; Ray adds `, ip=...` to the parenthesis.
-_PROC: Final = r"\(([A-Za-z_][\w.\-]{0,63}) pid=(\d{1,10})(?:, ip=[^)\s]{1,64})?\) ?"
+# vllm/logger.py: `[(proc pid=N) ]LEVEL MM-DD HH:MM:SS [file.py:line] message`; Ray adds `, ip=...` to the parenthesis,
+# vLLM 0.8 to 0.9 ` rank=N` to a worker's name.
+_PROC: Final = r"\(([A-Za-z_][\w.\-]{0,63}(?: rank=\d{1,6})?) pid=(\d{1,10})(?:, ip=[^)\s]{1,64})?\) ?"
 _LEVEL: Final = r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _ENGINE: Final = _LEVEL + r" (\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[([\w./\\<>\-]{1,200}:\d{1,7})\] ?"
 HEAD: Final = re.compile(rf"(?:{_PROC})?{_ENGINE}")
@@ -16,7 +17,7 @@ HEAD: Final = re.compile(rf"(?:{_PROC})?{_ENGINE}")
 _REST: Final = rf"(?:(\([A-Za-z_][\w.\-]{{0,63}} pid=\d{{1,10}}\)) ?)?(?:{_ENGINE})?(.*)$"
 LINE: Final = re.compile(rf"()(){_REST}", re.DOTALL)
 STAMPED_LINE: Final = re.compile(rf"(?:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d)\.([0-9]{{9}})Z )?{_REST}", re.DOTALL)
-PROCESS: Final = re.compile(_PROC)
+PROCESS: Final = re.compile(_PROC.replace(r"(?:, ip=[^)\s]{1,64})?", r"(?:, ip=([^)\s]{1,64}))?"))
 # Docker writes nine digits and Z; podman and nerdctl may write fewer, and the node's own offset.
 STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)")
 MID_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")

@@ -41,7 +41,8 @@ class Record:
     docker_at: epoch seconds of the `docker logs -t` stamp. log_at: the engine's own time, which has neither year nor
     zone: seconds from the start of an unnamed leap year, to be compared by `lineformat.elapsed`.
     level: DEBUG INFO WARNING ERROR CRITICAL, or None where the line says none.
-    process: "APIServer", "EngineCore", "Worker_TP3", "MainProcess"; the innermost where launchers stack prefixes.
+    process: "APIServer", "EngineCore", "Worker_TP3", "MainProcess"; the innermost where launchers stack prefixes;
+    "name ip=address" where Ray says on which node it runs.
     source: "file.py:123"; it changes with every build, so nothing may match on it.
     text: the message: no escapes, no control codes, secrets masked, at most TEXT_LIMIT characters.
     continuation: a further line of the message before it (traceback lines; header lines after a `\\r\\n`).
@@ -377,7 +378,7 @@ class Decoder:
                     text, at, stamped = text[start:], found_at, True
                     continue
             if found := shape.PROCESS.match(text):
-                process, pid = found[1], int(found[2])
+                process, pid = f"{found[1]} ip={found[3]}" if found[3] else found[1], int(found[2])
                 text = text[found.end() :]
                 continue
             if (found := shape.COMPOSE.match(text)) and is_compose(text, found.end()):

@@ -10,12 +10,14 @@ from console.enginelog.digits import any_digit, zeroed
 from console.enginelog.signatures_around import AROUND
 from console.enginelog.signatures_files import FILES
 from console.enginelog.signatures_kernels import KERNELS
+from console.enginelog.signatures_launchers import LAUNCHERS
 from console.enginelog.signatures_memory import MEMORY
 from console.enginelog.signatures_model import Kind, Signature, said
 from console.enginelog.signatures_neutral import NEUTRAL, STOPPING
+from console.enginelog.signatures_node import NODE
 from console.enginelog.signatures_ranks import RANKS
 
-SIGNATURES: Final[tuple[Signature, ...]] = (*NEUTRAL, *MEMORY, *KERNELS, *FILES, *RANKS, *AROUND)
+SIGNATURES: Final[tuple[Signature, ...]] = (*NEUTRAL, *MEMORY, *KERNELS, *FILES, *RANKS, *LAUNCHERS, *NODE, *AROUND)
 _BY_CLASS: Final = {s.cls: s for s in reversed(SIGNATURES) if s.kind is not Kind.BENIGN and s.action}
 # Classes that no line of a log can show: what states, launches, nodes and requests say.
 UNSEEN: Final = {

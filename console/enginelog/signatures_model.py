@@ -11,7 +11,8 @@ from typing import Final
 class Kind(StrEnum):
     """cause: says why. symptom: a cause unless another rank explains it. victim: complains of another rank's end.
     wrapper: says that something failed, not what. benign: looks like a fault and is none; nothing else on its line
-    counts. hint: adds to other signs, alone too weak."""
+    counts. hint: adds to other signs, alone too weak. recovered: an earlier complaint of its class, about what both
+    call `who`, is over."""
 
     CAUSE = "cause"
     SYMPTOM = "symptom"
@@ -19,6 +20,7 @@ class Kind(StrEnum):
     WRAPPER = "wrapper"
     BENIGN = "benign"
     HINT = "hint"
+    RECOVERED = "recovered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Signature:
     keys: literal words one of which stands in every text that `pattern` finds: cheap to look for. pattern: searched,
     never anchored, and blind to file names and line numbers, which change with every build. sentence: for a person,
     with the pattern's named groups as `{name}`. weight: how much it explains; the greater of two on one failure names
-    it. follow: lines after it from the same writer that belong to it.
+    it. follow: lines after it from the same writer that belong to it. alone: a bare line of it, without a level and in
+    no traceback, is the whole of what is said of a failure.
     """
 
     cls: str
@@ -41,6 +44,7 @@ class Signature:
     follow: int = 0
     stage: str | None = None
     name: str = field(default="", compare=False)
+    alone: bool = False
 
 
 def sig(
@@ -54,11 +58,12 @@ def sig(
     weight: int = 50,
     follow: int = 0,
     stage: str | None = None,
+    alone: bool = False,
 ) -> Signature:
     """A signature; an empty pattern is its keys themselves."""
     words = (keys,) if isinstance(keys, str) else keys
     shape = pattern or "|".join(re.escape(word) for word in words)
-    return Signature(cls, words, re.compile(shape), sentence, action, kind, weight, follow, stage)
+    return Signature(cls, words, re.compile(shape), sentence, action, kind, weight, follow, stage, alone=alone)
 
 
 class _Said(dict[str, str]):

@@ -20,16 +20,33 @@ BEFORE: Final = re.compile(
             r"\(\w{1,40} rank=\d{1,6} pid=\d{1,10}\) ?",
             r"\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?",
             r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?",
+            r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,100}:",
+            r"[IWEF]\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})? {1,7}\d{1,10} [\w./\-]{1,120}:\d{1,7}\] ?",
+            r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] ?",
+            r"\[(?:TRT-LLM|TensorRT-LLM)\] ?(?:\[RANK \d{1,6}\] ?)?\[[A-Z]{1,8}\] ?",
+            r"\(raylet(?:, ip=[\w.:]{1,64})?\) ?",
+            r"\[\d{4}-\d\d-\d\d [\d:,]{8,20} [IWEF] \d{1,10} \d{1,10}\] (?:\(\w{1,40}\) )?[\w.]{1,80}:\d{1,7}: ?",
         )
     )
     + ")+"
 )
 MAYBE_BEFORE: Final = frozenset("[(0123456789DIWECAFJMNOS")
+_RANK: Final = re.compile(r"\[[Rr](?:ank|ANK) ?(\d{1,6})\]|\((\w{1,40}) rank=(\d{1,6}) pid=")
+_LEVEL: Final = re.compile(r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|\[([IWEF])[ \]]|(?:^|[ \]])([IWEF])(?=\d{4} | \d)")
+_LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
 FIRED_UP: Final = "The server is fired up and ready"
 TRACEBACK: Final = "Traceback (most recent call last)"
 # The last line of a traceback whose beginning is not at hand.
 ORPHAN: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt): ")
+
+
+def said_before(before: str) -> tuple[str | None, str | None]:
+    """(level, process) that a prefix of `BEFORE` tells, each None where it tells none: `[rank3]: ` is the process
+    "rank3", `(VllmWorker rank=1 pid=9)` is "VllmWorker rank=1"."""
+    level, owner = _LEVEL.search(before), _RANK.search(before)
+    said = None if level is None else level[1] or _LETTERS[level[2] or level[3]]
+    return said, None if owner is None else f"{owner[2]} rank={owner[3]}" if owner[2] else f"rank{owner[1]}"
 
 
 def touches(text: str) -> bool:

@@ -6,24 +6,30 @@ import codecs
 import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _ANSI: Final = rb"(?:\x1b\[[0-9;]{0,8}m)?"
-_HOST: Final = rb"[\w.\-]{1,255}"
+_HOST: Final = rb"(?P<host>[\w.\-]{1,255})"
 _UNIT: Final = rb"(?P<name>[^\s:\[\]]{1,120})(?:\[\d{1,10}\])?: ?"
 _ISO: Final = rb"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+\-]\d\d:?\d\d))"
-_JSON: Final = b'{"log":'
+_JSON: Final = b"{"
+# Docker's own file, journald's export, and what log collectors make of either.
+_SAID: Final = ("log", "MESSAGE", "message", "msg", "textPayload", "line")
+_TIMED: Final = ("time", "timestamp", "ts", "@timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
     """pattern: what stands before each line; its groups `name` (who writes) and `at` (when, RFC 3339) where it has
-    them. sure: unlike anything an engine writes, so that one line tells; else many must bear it, all with one name."""
+    them, and `host` where a log may be of several nodes. sure: unlike anything an engine writes, so that one line
+    tells; else many must bear it, all with one name."""
 
     pattern: re.Pattern[bytes]
     sure: bool = True
 
 
+# pdsh, clush, `pssh -P`.
+HOSTS: Final = Wrapping(re.compile(rb"(?P<name>[a-z][a-z0-9.\-]{1,120}): "), sure=False)
 WRAPPINGS: Final = (
     Wrapping(re.compile(rb"\[pod/(?P<name>[^\]/]{1,253})/[^\]]{1,253}\] ")),
     Wrapping(re.compile(_ISO + rb" std(?:out|err) [FP] ")),
@@ -35,16 +41,22 @@ WRAPPINGS: Final = (
     Wrapping(re.compile(_ANSI + rb"(?P<name>[A-Za-z0-9][\w.\-]{0,63}) {0,40}\|" + _ANSI + rb" ?" + _ANSI), sure=False),
     Wrapping(re.compile(rb" {0,6}(?P<name>\d{1,6}): "), sure=False),
     Wrapping(re.compile(rb"\d{1,9}:(?!\d\d:)"), sure=False),
-    Wrapping(re.compile(rb"(?P<name>[a-z][a-z0-9.\-]{1,120}): "), sure=False),
-    Wrapping(re.compile(rb"(?P<name>[a-z0-9][a-z0-9.\-]{0,62}-\d{1,4}) [a-z0-9\-]{1,63} "), sure=False),
+    HOSTS,
+    Wrapping(
+        re.compile(
+            rb"(?P<name>[a-z0-9][a-z0-9.\-]{0,200}-(?:\d{1,4}|[bcdfghjklmnpqrstvwxz2456789]{5})) [a-z0-9\-]{1,63} "
+        ),
+        sure=False,
+    ),
 )
 _LEAST: Final = 8
+_LOOKED_AT: Final = 200
 _STAMPED: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def wrapping_of(data: bytes) -> Wrapping | None:
     """What carried the lines of which these are the first; None where they are as the engine wrote them."""
-    lines = [line for line in data.split(b"\n")[:200] if line.strip()]
+    lines = [line for line in data.split(b"\n")[:_LOOKED_AT] if line.strip()]
     for wrapping in WRAPPINGS:
         found = [m for line in lines if (m := wrapping.pattern.match(line))]
         if not found or len(found) * 10 < len(lines) * 9:
@@ -80,19 +92,36 @@ def _stamp(at: bytes) -> bytes:
 
 
 def of_json(line: bytes) -> bytes:
-    """A line of docker's own json-file as `docker logs --timestamps` prints it; any other line stays."""
-    if not line.startswith(_JSON):
+    """A line of docker's own json-file, or of another log of one JSON object a line, as `docker logs --timestamps`
+    prints it; any other line stays."""
+    entry = _entry(line)
+    log: str | None = (
+        None if entry is None else next((entry[key] for key in _SAID if isinstance(entry.get(key), str)), None)
+    )
+    if entry is None or log is None:
         return line
+    text = log.removesuffix("\n").replace("\n", " ").encode("utf-8", "replace")
+    at = next((entry[key] for key in _TIMED if isinstance(entry.get(key), str)), "")
+    stamp = at.encode("ascii", "replace")
+    return _stamp(stamp) + b" " + text if _STAMPED.match(stamp) and stamp[19:] else text
+
+
+def in_json(data: bytes) -> bool:
+    """Whether the first lines are JSON objects that say something each."""
+    lines = [line for line in data.split(b"\n")[:_LOOKED_AT] if line.strip()]
+    # The last of them may be cut.
+    told = [line for line in lines if of_json(line) is not line]
+    return bool(told) and len(told) * 10 >= (len(lines) - 1) * 9
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    if not line.startswith(_JSON):
+        return None
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
-        return line
-    log, at = entry.get("log"), entry.get("time", "")
-    if not isinstance(log, str) or not isinstance(at, str):
-        return line
-    text = log.removesuffix("\n").replace("\n", " ").encode("utf-8", "replace")
-    stamp = at.encode("ascii", "replace")
-    return _stamp(stamp) + b" " + text if _STAMPED.match(stamp) else text
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 class Plain:

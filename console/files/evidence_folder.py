@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from bz2 import BZ2Decompressor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from lzma import LZMADecompressor, LZMAError
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -17,8 +19,17 @@ STATES: Final = "states.json"
 _CHUNK: Final = 1 << 18
 _STATES_LIMIT: Final = 16 << 20
 _GZIP: Final = b"\x1f\x8b"
+_BZIP2: Final = b"BZh"
+_XZ: Final = b"\xfd7zXZ\x00"
+# What no module of Python's own unpacks, and what does.
+_PACKED: Final = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -dc"),
+    b"PK\x03\x04": ("zip", "unzip -p"),
+    b"7z\xbc\xaf": ("7-Zip", "7z x -so"),
+}
 _RANK: Final = re.compile(r"rank[-_]?(\d{1,4})(?!\d)", re.IGNORECASE)
-_LOGS: Final = (".log", ".txt", ".out", ".err", ".gz")
+_LOGS: Final = (".log", ".txt", ".out", ".err", ".gz", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,8 @@ def rank_of(name: str) -> int | None:
 
 
 def stream(log: LogFile, stdin: BinaryIO) -> Iterator[bytes]:
-    """Pieces of a log, unpacked where it is gzip. Memory stays bounded whatever its length. Raises FileError."""
+    """Pieces of a log, unpacked where it is gzip, bzip2 or xz. Memory stays bounded whatever its length. Raises
+    FileError, for a log that is packed otherwise too."""
     if log.path is None:
         yield from _pieces(stdin, log.name)
         return
@@ -83,6 +95,15 @@ def stream(log: LogFile, stdin: BinaryIO) -> Iterator[bytes]:
 
 def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
     first = file.read(_CHUNK)
+    for magic, (kind, command) in _PACKED.items():
+        if first.startswith(magic):
+            raise FileError(
+                f"compressed with {kind}: unpack it first (`{command} {name} | nightdeck diagnose -`)", file=name
+            )
+    _no_archive(first, name)
+    if first.startswith((_BZIP2, _XZ)):
+        yield from _unpacked(file, first, name)
+        return
     if not first.startswith(_GZIP):
         while first:
             yield first
@@ -96,6 +117,8 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
         except zlib.error as error:
             raise FileError(f"a gzip file that is damaged: {error}", file=name) from error
         if piece:
+            if data is first:
+                _no_archive(piece, name)
             yield piece
         data = unpack.unconsumed_tail
         if unpack.eof:
@@ -105,6 +128,33 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
             if not data.startswith(_GZIP[: len(data)]):
                 return
         data = data or file.read(_CHUNK)
+
+
+def _no_archive(first: bytes, name: str) -> None:
+    if first[257:262] == b"ustar":
+        raise FileError(f"a tar archive: unpack it first (`tar -xf {name}`), and give the folder", file=name)
+
+
+def _unpacked(file: BinaryIO, data: bytes, name: str) -> Iterator[bytes]:
+    """bzip2 or xz, of one or many streams."""
+    new: Callable[[], BZ2Decompressor | LZMADecompressor]
+    new, kind = (BZ2Decompressor, "bzip2") if data.startswith(_BZIP2) else (LZMADecompressor, "xz")
+    unpack = new()
+    while data or not unpack.needs_input:
+        try:
+            piece = unpack.decompress(data, _CHUNK)
+        except (OSError, LZMAError) as error:
+            raise FileError(f"a {kind} file that is damaged: {error}", file=name) from error
+        if piece:
+            yield piece
+        data = b""
+        if unpack.eof:
+            data = unpack.unused_data or file.read(_CHUNK)
+            unpack = new()
+            if not data.startswith((_BZIP2, _XZ)):
+                return
+        elif unpack.needs_input:
+            data = file.read(_CHUNK)
 
 
 def _folder(folder: Path) -> EvidenceFiles:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +57,36 @@ def test_a_good_boot_ends_with_zero(name: str, verdict: str) -> None:
     code, text = run(FIXTURES / name)
     found = json.loads(text)
     assert (code, found["verdict"], found["cause"]) == (0, verdict, None)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_log_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    raw = (FIXTURES / "composed-fail-block-size.log").read_bytes()
+    # As `cat` of two rotated files: two members, one log.
+    (tmp_path / "vllm.log").write_bytes(pack(raw[:5000]) + pack(raw[5000:]))
+    cause = json.loads(run(tmp_path / "vllm.log")[1])["cause"]
+    assert (cause["class"], cause["line"]) == ("unsupported_backend_combo", 164)
+    (tmp_path / "cut.log").write_bytes(pack(raw)[:60] + b"\xff" * 60)
+    with pytest.raises(FileError, match="damaged"):
+        run(tmp_path / "cut.log")
+
+
+@pytest.mark.parametrize(
+    ("begins", "words"),
+    [(b"\x28\xb5\x2f\xfd", "zstd -dc"), (b"PK\x03\x04", "unzip -p"), (b"\x04\x22\x4d\x18", "lz4 -dc")],
+)
+def test_what_cannot_be_unpacked_is_said(tmp_path: Path, begins: bytes, words: str) -> None:
+    (tmp_path / "vllm.log").write_bytes(begins + b"\0" * 90)
+    with pytest.raises(FileError, match=words):
+        run(tmp_path / "vllm.log")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_is_no_log(tmp_path: Path, mode: Any) -> None:
+    with tarfile.open(tmp_path / "boot.tar", mode) as archive:
+        archive.add(FIXTURES / "composed-success.log", "rank0.log")
+    with pytest.raises(FileError, match="a tar archive: unpack it first"):
+        run(tmp_path / "boot.tar")
 
 
 def test_text_for_people() -> None:
