@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from console.boot.awaited import late_ranks
 from console.boot.state import BootState, Phase
 from console.enginelog.stages_model import CellState, Stage
 from console.services.hub import BootSummary, Snapshot
@@ -181,7 +182,7 @@ class BootPane(Pane):
 
     def _draw_board(self, boot: BootState, look: BoardLook, detail: Lines) -> None:
         board = self.board
-        lag = laggards(boot.ranks, self.now)
+        lag = laggards(boot.ranks, self.now) | late_ranks(boot, self.now)
         if not board.touched:
             board.column = self._frontier(boot)
         current = board.cursor_key

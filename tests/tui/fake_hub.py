@@ -44,6 +44,7 @@ class FakeHub:
         self.terminal: Callable[[str], None] | None = None
         self.changes: tuple[str, ...] = ("--gpu-memory-utilization 0.91 → 0.80",)
         self.hold: asyncio.Event | None = None
+        self.holds_now: ControlsView | None = None  # what the nodes say when they are asked
         self.summaries: tuple[BootSummary, ...] = v.ledger()
         self.theme_list: tuple[ThemeColours, ...] = ()
         self._snapshot = self._scene(scenario, read_only)
@@ -262,6 +263,9 @@ class FakeHub:
         return replay_hub()
 
     async def look_at_controls(self) -> ControlsView:
+        self.calls.append(("look at controls", None))
+        if self.holds_now is not None:
+            self.update(controls=replace(self.holds_now, at=self.now()))
         return self._snapshot.controls
 
     async def hold_controls(self, *, take_over: bool = False, doing: str = "") -> ControlsView:

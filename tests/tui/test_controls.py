@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from console.boot.state import Phase
 from console.services.hub import ControlsView
 from console.tui.controls_lines import controls_alert, person
 from console.tui.glyphs import UNICODE
 from console.tui.screens.controls import ControlsScreen
 from console.tui.spans import plain
+from tests.tui import fake_values
 from tests.tui.conftest import SIZES, Deck, deck
 from tests.tui.fake_hub import FakeHub
 
@@ -74,6 +78,76 @@ async def test_what_changes_nodes_leads_to_the_controls_while_another_has_them(k
         await d.pilot.pause()
         assert not isinstance(d.app.screen, ControlsScreen)
         assert d.app.screen is not d.main
+
+
+async def test_a_holders_name_does_not_outlive_the_stop_that_is_seen() -> None:
+    hub = held()
+    async with deck(hub=hub) as d:
+        await d.app.jobs.idle()
+        hub.holds_now = ControlsView("other", "ann@desk, stopping since 02:58:11 UTC")
+        hub.time += 3.0
+        await d.settle()
+        await d.app.jobs.idle()
+        await d.settle()
+        assert "ann@desk, stopping" in line(d)
+        hub.holds_now = ControlsView("free")
+        before = len(d.calls("look at controls"))
+        await d.settle()
+        assert len(d.calls("look at controls")) == before and "ann@desk" in line(d)
+        hub.update_boot(phase=Phase.STOPPED, stop_result="stopped", stop_by="ann@desk")
+        await d.settle()
+        await d.app.jobs.idle()
+        await d.settle()
+        assert len(d.calls("look at controls")) == before + 1
+        assert "ann@desk" not in line(d)
+
+
+async def test_one_that_still_holds_after_it_is_asked_for_again_ever_less_often() -> None:
+    hub = held()
+    async with deck(hub=hub) as d:
+        await d.app.jobs.idle()
+        hub.holds_now = ControlsView("other", ANN)
+        at = []
+        for second in range(60):
+            hub.time = fake_values.T0 + second
+            before = len(d.calls("look at controls"))
+            d.main.watch_controls()
+            await d.app.jobs.idle()
+            if len(d.calls("look at controls")) > before:
+                at.append(second)
+        assert at[-1] - at[-2] == 20 and len(at) <= 6 and at[0] <= 2
+
+
+async def test_a_key_that_needs_the_controls_asks_who_has_them_also_where_nobody_was_known_to() -> None:
+    hub = FakeHub("empty")
+    hub.update(controls=ControlsView("free", at=fake_values.T0 - 19))
+    async with deck(hub=hub, toasts=True) as d:
+        await d.app.jobs.idle()
+        hub.update(controls=ControlsView("free", at=fake_values.T0 - 19))
+        hub.holds_now = ControlsView("other", ANN)
+        await d.press("l")
+        await d.app.jobs.idle()
+        assert any("ann@desk" in n.message and "a launch has to wait" in n.message for n in d.app._notifications)
+
+
+async def test_a_second_key_while_the_nodes_are_asked_opens_no_second_question() -> None:
+    hub = held()
+    answered = asyncio.Event()
+
+    async def slow() -> ControlsView:
+        await answered.wait()
+        hub.update(controls=ControlsView("free"))
+        return ControlsView("free")
+
+    async with deck(hub=hub, toasts=True) as d:
+        await d.app.jobs.idle()
+        hub.look_at_controls = slow  # type: ignore[method-assign]
+        await d.press("s", "s")
+        assert any("still being asked" in n.message for n in d.app._notifications)
+        answered.set()
+        await d.app.jobs.idle()
+        await d.pilot.pause()
+        assert len(d.app.screen_stack) == 2 and "Stop boot 11" in d.text()
 
 
 async def test_controls_that_were_taken_leave_a_console_that_watches_and_says_so() -> None:

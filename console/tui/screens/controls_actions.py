@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from textual.screen import Screen
 
@@ -19,6 +19,12 @@ from console.tui.screens.confirm import Choice, ConfirmScreen
 from console.tui.screens.controls import ControlsScreen
 from console.tui.spans import safe
 
+LOOK_S: Final = 20.0  # how often the nodes are asked who has the controls, while it is not us
+LOOK_FIRST_S: Final = 2.0
+SLOW_S: Final = 0.7  # an answer that takes longer is announced
+FRESH_S: Final = 3.0
+WHO: Final = "who has the controls"
+
 
 class ControlsActions(Screen[None]):
     """Mixed into the main screen, which provides the attributes below."""
@@ -27,6 +33,9 @@ class ControlsActions(Screen[None]):
     jobs: Jobs
     paint: Paint
     glyphs: Glyphs
+    _controls_stage: object = None
+    _look_at: float = 0.0
+    _look_pause: float = LOOK_FIRST_S
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """A toast; text is never markup."""
@@ -59,23 +68,61 @@ class ControlsActions(Screen[None]):
         return self.hub.snapshot().controls.state in ("other", "asking", "taken")
 
     def with_controls(self, wanted: str, go: Callable[[], None]) -> None:
-        """Do it, unless another console has the controls: the nodes are asked again then, as it may have let go."""
+        """Do it, unless another console has the controls: the nodes are asked again then, as it may have let go. Where
+        nobody was known to have them they are asked beside it."""
         if not self.others_hold:
             go()
+            self._look_beside(wanted)
+            return
+        if self.jobs.running(WHO):
+            self.say("the nodes are still being asked who has the controls")
             return
 
         async def look() -> None:
+            slow = self.set_timer(SLOW_S, lambda: self.say("asking the nodes who has the controls …"))
             try:
                 await self.hub.look_at_controls()
             except NightdeckError as error:
                 self.say(f"the nodes cannot be asked who has the controls: {error}", bad=True)
                 return
+            finally:
+                slow.stop()
             if self.others_hold:
                 self._ask_controls(wanted)
             else:
                 go()
 
-        self.jobs.start("look at the controls", look())
+        self.jobs.start(WHO, look())
+
+    def _look_beside(self, wanted: str) -> None:
+        """What was known of the controls may be of before: who opened the question hears of another that has them."""
+        seen = self.hub.snapshot().controls
+        if seen.state == "mine" or (seen.at is not None and self.hub.now() - seen.at < FRESH_S):
+            return
+
+        async def look() -> None:
+            with contextlib.suppress(NightdeckError):  # nodes that do not answer are told by the cluster's own rows
+                await self.hub.look_at_controls()
+            if self.others_hold:
+                who = self.hub.snapshot().controls.holder or "another console"
+                self.say(f"{who} has the controls: {wanted[:1].lower() + wanted[1:]} has to wait, or C takes them over")
+
+        if not self.jobs.running("look at the controls"):
+            self.jobs.start("look at the controls", look())
+
+    def watch_controls(self) -> None:
+        """Called with every picture. While another has the controls, the nodes are asked again when something ends or
+        begins, and then ever less often: its name must not stand long after its action."""
+        snapshot, now = self.hub.snapshot(), self.hub.now()
+        boot = snapshot.boot
+        stage = (boot.deployment, boot.phase, boot.stop_result) if boot is not None else None
+        if stage != self._controls_stage:
+            self._controls_stage = stage
+            self._look_at, self._look_pause = now, LOOK_FIRST_S
+        if snapshot.replay is None and self.others_hold and now >= self._look_at:
+            self._look_at = now + self._look_pause
+            self._look_pause = min(LOOK_S, self._look_pause * 2)
+            self.look_at_controls()
 
     def action_controls(self) -> None:
         self.look_at_controls()

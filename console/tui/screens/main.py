@@ -26,11 +26,11 @@ from console.tui.node_pane import NodePane
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane
 from console.tui.recipes_pane import RecipesPane
+from console.tui.screens.controls_actions import LOOK_S
 from console.tui.screens.look_actions import LookActions
 from console.tui.spans import clip, line_width, safe, spread
 
 DRAW_S: Final = 0.25  # at most four pictures a second
-LOOK_S: Final = 20.0  # how often the nodes are asked who has the controls, while it is not us
 STACK_COLUMNS: Final = 122  # a node fits into one line from here on
 STACK_ROWS: Final = 34
 SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
@@ -140,6 +140,7 @@ class MainScreen(LookActions):
                 elif isinstance(pane, BootsPane):
                     pane.show(self.hub.boots())
             self._draw_bars(snapshot)
+        self.watch_controls()
         self._tell(snapshot)
 
     def _draw_alert(self, snapshot: Snapshot, now: float) -> None:
