@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from console.base.absent import Absent
+from console.boot.awaited import awaited
 from console.boot.events import Cause, Event
 from console.boot.figures import elapsed_seconds, ready_by, ready_seconds
 from console.boot.state import BootState, RankState
@@ -106,6 +107,7 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
         "stats_at": stamp(state.stats_at),
         "stats_why": state.stats_why,
         "stall_signs": list(state.stall_signs),
+        "awaited": awaited_json(state, now),
         "cause": cause_json(state.cause),
         "others": [cause_json(c) for c in state.others],
         "failed_why": state.failed_why or None,
@@ -116,6 +118,15 @@ def deployment_json(state: BootState, now: float, api_host: str = "") -> dict[st
         "ranks": [rank_json(state, r, now) for r in state.ranks],
         "notes": list(state.notes),
     }
+
+
+def awaited_json(state: BootState, now: float) -> dict[str, Any] | None:
+    """Who has not come to the rendezvous in which others wait; null where nobody waits."""
+    found = awaited(state, now)
+    if found is None:
+        return None
+    rows = [{"rank": m.rank, "node": m.node, "why": m.why} for m in found.missing]
+    return {"came": list(found.came), "of": found.of, "waited_s": round(found.waited_s, 3), "missing": rows}
 
 
 def event_json(event: Event) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from console.base.absent import Absent, known
 from console.base.errors import ExitCode, UsageError
 from console.base.units import duration, size_text
+from console.boot.awaited import awaited
 from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
@@ -107,6 +108,8 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
         out.line(f"  what now  {boot.cause.action}")
     if boot.smoke_why:
         out.line(f"  request   {boot.smoke_why}")
+    if waiting := awaited(boot, now):
+        out.line(f"  waiting   {waiting.sentence}")
     if unseen := out_of_sight(boot):
         out.line(f"  unseen    {unseen}")
     for note in boot.smoke_notes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from console.base.errors import ExitCode
+from console.boot.awaited import awaited
 from console.boot.events import (
     ApiSeen,
     BootFailed,
@@ -26,7 +27,7 @@ from console.boot.events import (
 )
 from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import GONE, BootState, Phase
-from console.boot.to_json import deployment_json, event_json
+from console.boot.to_json import awaited_json, deployment_json, event_json, stamp
 from console.boot.words import expected, victims_in_words
 from console.cli.out import Out
 from console.cli.times import clock, minute
@@ -131,6 +132,30 @@ class Teller:
         return f"rank {event.rank}: {text}"
 
 
+class WaitTeller:
+    """Tells who the others wait for at the rendezvous: once it is late, and again when others are missing."""
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self._told: tuple[tuple[int, str], ...] = ()
+
+    def look(self, state: BootState, now: float) -> None:
+        found = awaited(state, now)
+        if found is None or not found.late:
+            return
+        # What is known of a rank may carry seconds that move; its number and its container's state do not.
+        status = {r.rank: r.status or "" for r in state.ranks}
+        mark = tuple((m.rank, status[m.rank]) for m in found.missing)
+        if mark == self._told:
+            return
+        self._told = mark
+        if self._out.as_json:
+            self._out.data({"event": "awaited", "at": stamp(now), **(awaited_json(state, now) or {})}, line=True)
+        else:
+            self._out.line(f"{clock(now)} {found.sentence}")
+            self._out.flush()
+
+
 def tell_notices(hub: HubApi, out: Out) -> None:
     """What went wrong beside the work: a boot that is not kept on disk, a log that could not be saved."""
     for text in dict.fromkeys(f"{n.severity}: {n.text}" for n in hub.snapshot().notices if n.severity != "info"):
@@ -141,10 +166,13 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
     """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching."""
     changed = asyncio.Event()
     unsubscribe = hub.subscribe(changed.set)
+    waiting = WaitTeller(out)
     try:
         while True:
             changed.clear()
             state = _find(hub, deployment)
+            if state is not None:
+                waiting.look(state, hub.now())
             code = None if state is None else verdict_code(state, hub.now())
             if state is not None and code is not None:
                 if state.phase is Phase.FAILED:
@@ -231,6 +259,8 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
         out.line(f"not ready after {clock_text(state.deadline_s)}; the deployment is kept: `nightdeck status`")
         if state.smoke_why:
             out.line(f"  last answer: {state.smoke_why}")
+        if waiting := awaited(state, now):
+            out.line(f"  waiting     {waiting.sentence}")
     else:
         out.line(f"{state.phase}: {state.recipe} boot {state.number}")
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from console.boot.awaited import LATE_S
 from tests.testbed import engine, image, processes
 from tests.testbed.bed import Bed, BedUnavailable
 from tests.testbed.host import Host
@@ -247,6 +249,66 @@ def test_weights_that_are_cut_short_on_one_node_are_named(two: Console) -> None:
     finally:
         host.exec("umount", str(weights))
     assert (cause["class"], cause["rank"], cause["file"]) == ("damaged_weights", 1, "rank1.log")
+
+
+def test_a_missing_peer_is_named_while_the_head_waits_and_is_the_cause_at_the_deadline(two: Console) -> None:
+    """Rank 1's container runs, and its engine never says a word: the head waits in the rendezvous, ten minutes if it is
+    let. Who is missing is knowable as soon as the head waits, and said from then on."""
+    folder = two.state / "recipes" / "short"
+    folder.mkdir(parents=True)
+    text = (ROOT / "recipes" / RECIPE / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(text.replace("ready_timeout_s = 900", "ready_timeout_s = 150"))
+    launching = two.start("--recipes", str(folder.parent), "launch", "short", "--nodes", "2", "--follow")
+    try:
+        processes.until(lambda: stopped(two.bed[2]), 60, "rank 1's engine stands still from its first moments")
+        waits = told = 0.0
+        assert launching.stdout is not None
+        for line in launching.stdout:
+            row = json.loads(line)
+            if row.get("event") == "rank_progress" and row["rank"] == 0 and row["stage"] == "rendezvous":
+                waits = waits or time.monotonic()
+                asked = two.deployment()["awaited"]
+                assert asked["came"] == [0] and asked["of"] == 2
+                assert [(m["rank"], m["node"]) for m in asked["missing"]] == [(1, two.bed[2].name)]
+                print(f"status names rank 1 {time.monotonic() - waits:.1f} s after the head began to wait")
+            if row.get("event") == "awaited":
+                told = time.monotonic()
+                assert row["missing"] == [
+                    {"rank": 1, "node": two.bed[2].name, "why": "its container runs and has said nothing"}
+                ]
+                break
+        assert waits and told - waits < LATE_S + 10
+        print(f"the launch names it as late {told - waits:.1f} s after the head began to wait")
+        out, err = launching.communicate(timeout=300)
+    finally:
+        launching.kill()
+    print(err[-2000:])
+    status = json.loads(out.splitlines()[-1])["deployments"][0]
+    assert launching.returncode == 3, "not ready in time; the deployment is kept"
+    assert [m["rank"] for m in status["awaited"]["missing"]] == [1]
+    seen: list[dict[str, Any]] = []
+
+    def told_why() -> bool:
+        seen.append(two.deployment())
+        return seen[-1]["cause"] is not None
+
+    processes.until(told_why, 60, "the cause is told once the deadline has passed")
+    assert (seen[-1]["cause"]["class"], seen[-1]["cause"]["rank"]) == ("rank_missing", 1)
+    two.stop()
+    cause = two.diagnosed()["cause"]
+    assert (cause["class"], cause["rank"]) == ("rank_missing", 1)
+
+
+def stopped(host: Host) -> bool:
+    """Stop the processes of the host's only container, before its engine has said anything; False: none is there."""
+    names = host.containers()
+    if not names:
+        return False
+    pid = int(host.docker("inspect", "--format", "{{.State.Pid}}", names[0]).stdout.strip() or 0)
+    if pid <= 0:
+        return False
+    host.exec("kill", f"-{int(signal.SIGSTOP)}", str(pid))
+    return True
 
 
 def test_a_console_that_is_killed_in_mid_boot_loses_no_line(two: Console) -> None:
