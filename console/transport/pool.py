@@ -12,6 +12,7 @@ from console.base.imports import without_compiler
 from console.cluster.model import Cluster
 from console.transport.base import Fleet, Link
 from console.transport.local import LocalLink
+from console.transport.turns import Turnstile
 
 if TYPE_CHECKING:
     from console.transport.ssh_config import Hop
@@ -68,6 +69,8 @@ def make_fleet(cluster: Cluster, clock: Clock) -> Fleet:
     if distant:
         with without_compiler():  # only here: a command that needs no node does not wait for the library
             from console.transport.ssh import SshLink
-        gate = ConnectGate()
-        links |= {n.name: SshLink(n, clock=clock, ssh_config=cluster.ssh_config, gate=gate) for n in distant}
+        gate, turns = ConnectGate(), Turnstile()
+        links |= {
+            n.name: SshLink(n, clock=clock, ssh_config=cluster.ssh_config, gate=gate, turns=turns) for n in distant
+        }
     return LinkFleet({n.name: links[n.name] for n in cluster.nodes})

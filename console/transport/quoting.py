@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from console.base.errors import UsageError
 
 # Linux gives one argument 128 KiB (MAX_ARG_STRLEN), and sshd hands the whole line to the login shell as one argument.
 MAX_LINE_BYTES: Final = 120 * 1024
+# No value of a recipe that may be secret is so long as a rule; what is kept is in memory as long as the console is.
+PROGRAM_LENGTH: Final = 1000
 
 
 def quote(word: str) -> str:
@@ -17,6 +20,16 @@ def quote(word: str) -> str:
 
     `shlex.quote` alone is not enough: fish takes `\\\\` and `\\'` inside single quotes as escapes, so a backslash
     stands in double quotes."""
+    return _program(word) if len(word) >= PROGRAM_LENGTH else _quoted(word)
+
+
+@lru_cache(maxsize=64)
+def _program(word: str) -> str:
+    """Programs are few, long, and sent to every node: quoting one takes a third of a millisecond."""
+    return _quoted(word)
+
+
+def _quoted(word: str) -> str:
     if "\\" not in word:
         return shlex.quote(word)
     return "".join('"\\\\"' if part == "\\" else shlex.quote(part) for part in _around_backslashes(word))

@@ -16,10 +16,11 @@ from console.cluster.model import Node
 from console.transport.base import ByteChannel, Completed, Stream, TransportError, Trouble
 from console.transport.quoting import command_line
 from console.transport.ssh_channel import SshByteChannel, channel_error
-from console.transport.ssh_config import resolve
+from console.transport.ssh_config import route_to
 from console.transport.ssh_dial import Gate, Opened, dial, no_gate
 from console.transport.ssh_errors import Attempt, Phase, explain, timed_out
 from console.transport.ssh_session import CommandSession, SshStream
+from console.transport.turns import Turnstile
 from console.transport.wrapper import wrapped
 
 T = TypeVar("T")
@@ -41,7 +42,8 @@ class SshLink:
     """One node over SSH. Bytes in, bytes out; every failure is a TransportError that names the node.
 
     ssh_config: a file read instead of ~/.ssh/config (ssh -F). gate: entered around each hop's opening, so that a
-    pool can limit how many connects go through one jump host at once. Must be used from one event loop."""
+    pool can limit how many connects go through one jump host at once. turns: passed before a connect or a channel
+    begins, so that what is asked of all nodes at once leaves the loop its turns. Must be used from one event loop."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class SshLink:
         clock: Clock,
         ssh_config: str | None = None,
         gate: Gate = no_gate,
+        turns: Turnstile | None = None,
         max_channels: int = MAX_CHANNELS,
         max_streams: int = MAX_STREAMS,
     ) -> None:
@@ -57,6 +60,7 @@ class SshLink:
         self._clock = clock
         self._ssh_config = ssh_config
         self._gate = gate
+        self._turns = turns if turns is not None else Turnstile()
         self._channels = asyncio.Semaphore(max_channels)
         self._streams = asyncio.Semaphore(max_streams)
         self._opened: Opened | None = None
@@ -217,9 +221,10 @@ class SshLink:
     async def _dial_patiently(self) -> Opened:
         """sshd beyond MaxStartups closes a fresh connection before its greeting: that alone is tried again here."""
         for tries in range(1, _GREETING_TRIES + 1):
+            await self._turns.enter()
             attempt = self._attempt = Attempt(self.node)
             try:
-                route = await asyncio.to_thread(resolve, self._node, self._ssh_config)
+                route = await route_to(self._node, self._ssh_config)
                 return await dial(route, attempt, gate=self._gate)
             except TransportError as error:
                 if error.trouble != Trouble.LOST or attempt.phase > Phase.GREETING or tries == _GREETING_TRIES:
@@ -268,6 +273,7 @@ class SshLink:
         replaced = False
         while True:
             opened = await self._connection(timeout)
+            await self._turns.enter()
             try:
                 return await self._owned_open(asyncio.ensure_future(open_on(opened.conn)), dispose)
             except (OSError, asyncssh.Error) as error:

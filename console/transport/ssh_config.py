@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,6 +23,11 @@ MAX_HOPS: Final = 8
 _JUMP: Final = re.compile(
     r"^(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]/]+))(?::(?P<port>\d+))?/?$"
 )
+# What makes a configuration more than its file: other files, and commands that are run.
+_MORE: Final = re.compile(r"^\s*(?:Match|Include)\b", re.IGNORECASE | re.MULTILINE)
+# One thread, as threads that compute take the interpreter from the event loop by turns: six of them, for the hundred
+# nodes of a cluster, kept it from its work for seconds.
+_READER: Final = ThreadPoolExecutor(1, "ssh configuration")
 _STRICT: Final = re.compile(r"^\s*StrictHostKeyChecking\s*[ =]\s*\"?(\S+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -29,7 +36,8 @@ class Hop:
     """One connection on the way. alias: what the configuration was asked for; host: where it goes.
 
     identities: private key files in order, `explicit_identities` when the configuration names them. lax: the
-    StrictHostKeyChecking value that the configuration asks for and that is not followed. ciphers: it names some."""
+    StrictHostKeyChecking value that the configuration asks for and that is not followed. ciphers: it names some.
+    options: the configuration as it was parsed for this host, where that can be used again; None: parse `config`."""
 
     alias: str
     host: str
@@ -47,6 +55,7 @@ class Hop:
     lax: str | None = None
     via: tuple[str, ...] = ()
     ciphers: bool = False
+    options: asyncssh.SSHClientConnectionOptions | None = field(default=None, compare=False, repr=False)
 
     @property
     def address(self) -> str:
@@ -69,6 +78,14 @@ def config_files(ssh_config: str | None) -> tuple[str, ...]:
         return (str(Path(ssh_config).expanduser()),)
     default = Path("~/.ssh/config").expanduser()
     return (str(default),) if os.access(default, os.R_OK) else ()
+
+
+async def route_to(node: Node, ssh_config: str | None) -> Route:
+    """`resolve` off the loop: a plain file by the one thread for them all, what may run commands by one of its own."""
+    loop = asyncio.get_running_loop()
+    if await loop.run_in_executor(_READER, _is_plain, config_files(ssh_config)):
+        return await loop.run_in_executor(_READER, resolve, node, ssh_config)
+    return await asyncio.to_thread(resolve, node, ssh_config)
 
 
 def resolve(node: Node, ssh_config: str | None) -> Route:
@@ -110,15 +127,8 @@ def _hops(
 def _hop(
     node: str, files: tuple[str, ...], alias: str, user: str | None, port: int | None
 ) -> tuple[Hop, tuple[str, ...]]:
-    arguments: dict[str, Any] = {"host": alias, "config": list(files), "client_keys": None, "known_hosts": b""}
-    if user is not None:
-        arguments["username"] = user
-    if port is not None:
-        arguments["port"] = port
     try:
-        options = asyncssh.SSHClientConnectionOptions(**arguments)
-        if options.config.has_match_final():
-            options.update(host=options.host, reload=True, canonical=False, final=True)
+        options = _parsed(files, alias, user, port)
     except (ValueError, OSError, asyncssh.Error) as error:
         raise TransportError(
             Trouble.CONFIG,
@@ -153,8 +163,61 @@ def _hop(
         ciphers=config.get("Ciphers") is not None,
         proxy_command=config.get("ProxyCommand") is not None and not jump,
         lax=_lax(files),
+        options=options if _is_plain(files) else None,
     )
     return hop, tuple(s.strip() for s in str(jump).split(",") if s.strip()) if jump else ()
+
+
+def _parsed(
+    files: tuple[str, ...], alias: str, user: str | None, port: int | None
+) -> asyncssh.SSHClientConnectionOptions:
+    """The configuration for one host. To parse it costs 6 ms where it names 128 hosts, and every connect needs it."""
+    home = os.environ.get("HOME", "")
+    key, stamp = (files, alias, user, port, home), tuple(_stamp(file) for file in files)
+    kept = _kept.get(key)
+    if kept is not None and kept[0] == stamp:
+        return kept[1]
+    arguments: dict[str, Any] = {"host": alias, "config": list(files), "client_keys": None, "known_hosts": b""}
+    if user is not None:
+        arguments["username"] = user
+    if port is not None:
+        arguments["port"] = port
+    options = asyncssh.SSHClientConnectionOptions(**arguments)
+    if options.config.has_match_final():
+        options.update(host=options.host, reload=True, canonical=False, final=True)
+    if _is_plain(files):
+        _kept[key] = (stamp, options)
+    return options
+
+
+_Stamp = tuple[int, int]
+_kept: dict[tuple[object, ...], tuple[tuple[_Stamp, ...], asyncssh.SSHClientConnectionOptions]] = {}
+_texts: dict[str, tuple[_Stamp, str]] = {}
+
+
+def _stamp(file: str) -> _Stamp:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
+
+
+def _text(file: str) -> str:
+    """The file as it is now; empty where it cannot be read, which its parsing tells of."""
+    stamp = _stamp(file)
+    kept = _texts.get(file)
+    if kept is None or kept[0] != stamp:
+        try:
+            text = Path(file).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        kept = _texts[file] = (stamp, text)
+    return kept[1]
+
+
+def _is_plain(files: Sequence[str]) -> bool:
+    return not any(_MORE.search(_text(file)) for file in files)
 
 
 def _known_files(config: Any, tokens: dict[str, str]) -> list[Path]:
@@ -186,11 +249,7 @@ def _default_identities() -> tuple[Path, ...]:
 def _lax(files: Sequence[str]) -> str | None:
     """A StrictHostKeyChecking value that asks for less than a check. asyncssh skips the option, so the text is read."""
     for file in files:
-        try:
-            text = Path(file).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        for match in _STRICT.finditer(text):
+        for match in _STRICT.finditer(_text(file)):
             if match[1].lower() in ("no", "off", "accept-new"):
                 return match[1]
     return None

@@ -153,8 +153,8 @@ async def _open_hop(
             conn = await asyncssh.connect(
                 hop.alias,
                 hop.port,
-                options=None,
-                config=list(hop.config),
+                options=hop.options,
+                config=list(hop.config) if hop.options is None else None,
                 tunnel=tunnel,
                 client_factory=client,
                 **_arguments(hop),

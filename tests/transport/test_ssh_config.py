@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from console.cluster.model import Node
@@ -292,3 +293,52 @@ def test_how_jump_hosts_may_be_written(tmp_path: Path) -> None:
     hops = resolve(Node("n", "far"), str(config)).hops
     assert [h.address for h in hops] == ["me@one:2201", "op@[fe80::1]:22", "op@two:22", "op@far:22"]
     assert hops[-1].via == ("one", "fe80::1", "two")
+
+
+def parses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts for which the configuration is parsed from now on."""
+    made: list[str] = []
+    real = asyncssh.SSHClientConnectionOptions
+
+    def parse(**arguments: object) -> asyncssh.SSHClientConnectionOptions:
+        made.append(str(arguments["host"]))
+        return real(**arguments)
+
+    monkeypatch.setattr("console.transport.ssh_config.asyncssh.SSHClientConnectionOptions", parse)
+    return made
+
+
+def test_a_plain_configuration_is_parsed_once_for_a_host_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host a b\n  HostName 10.0.0.1\n  User ann\n")
+    made = parses(monkeypatch)
+    first = resolve(Node("n", "a"), str(config)).hops[0]
+    again = resolve(Node("n", "a"), str(config)).hops[0]
+    assert made == ["a"] and first.options is again.options is not None
+    assert (again.host, again.user) == ("10.0.0.1", "ann")
+    assert resolve(Node("n", "a", user="bob"), str(config)).hops[0].user == "bob"
+    config.write_text("Host a b\n  HostName 10.0.0.22\n  User ann\n")
+    assert resolve(Node("n", "a"), str(config)).hops[0].host == "10.0.0.22"
+    assert made == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("more", ["Include other", "Match host a exec true\n  Port 99", " match all\n  Port 9"])
+def test_what_may_change_without_its_file_is_parsed_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    (tmp_path / "other").write_text("Host a\n  Port 2222\n")
+    config = tmp_path / "config"
+    config.write_text(more.replace("other", str(tmp_path / "other")) + "\nHost a\n  HostName 10.0.0.1\n")
+    made = parses(monkeypatch)
+    hops = [resolve(Node("n", "a"), str(config)).hops[0] for _ in range(2)]
+    assert made == ["a", "a"] and [h.options for h in hops] == [None, None]
+
+
+async def test_a_second_connection_uses_what_was_parsed(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = parses(monkeypatch)
+    config = sshd.config()
+    for _ in range(2):
+        await works(config)
+    assert made == ["spark-1"]
