@@ -11,6 +11,8 @@ from typing import Final
 
 import asyncssh
 
+from console.lab.light import LightProbe, order_of
+from console.lab.light_commands import plain_answer
 from console.lab.streams import drain, drain_terminal, feed_pipe, feed_terminal, signal_group
 from console.lab.world import LabNode
 
@@ -24,10 +26,13 @@ class Executor:
     """All running commands. When a channel or its connection goes, the command sees its input end; what is left of it
     after a short time is killed, its whole family with it."""
 
-    def __init__(self, runtime: Path, shim_socket: Path) -> None:
+    def __init__(self, runtime: Path, shim_socket: Path, *, light: bool = False) -> None:
+        """light: probes, and what else is asked of all nodes again and again, are answered here instead of run."""
         self._runtime = runtime
+        self._light = light
         self._shim_socket = shim_socket
         self._running: dict[asyncio.Task[None], LabNode] = {}
+        self._probes: dict[asyncio.Task[None], LabNode] = {}
         self._sessions = 0
         self._over = False
 
@@ -63,7 +68,7 @@ class Executor:
 
     async def close(self, node: LabNode) -> None:
         """End everything that runs on the node, also what left its session."""
-        tasks = [t for t, owner in self._running.items() if owner is node]
+        tasks = [t for t, owner in {**self._running, **self._probes}.items() if owner is node]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -76,6 +81,15 @@ class Executor:
     async def run(self, node: LabNode, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """One command, or a shell. Its exit status goes back as it is; a signal as a signal."""
         await node.moving.wait()
+        order = order_of(channel.command) if self._light else None
+        if order is not None:
+            await self._answer_probe(node, LightProbe(node, order, self.docker_socket(node)), channel)
+            return
+        said = plain_answer(node, channel.command) if self._light else None
+        if said is not None:
+            channel.stdout.write(said)
+            channel.exit(0)
+            return
         node.on_command()
         self._sessions += 1
         session = f"{self._sessions}."
@@ -132,6 +146,23 @@ class Executor:
             if terminal:
                 os.close(master)
             self._running.pop(task, None)
+
+    async def _answer_probe(self, node: LabNode, probe: LightProbe, channel: asyncssh.SSHServerProcess[bytes]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._probes[task] = node
+        gone = asyncio.create_task(channel.channel.wait_closed())
+
+        def hang_up(_: asyncio.Task[None]) -> None:
+            task.cancel()
+
+        gone.add_done_callback(hang_up)
+        try:
+            await probe.run(channel)
+        finally:
+            gone.remove_done_callback(hang_up)
+            gone.cancel()
+            del self._probes[task]
 
 
 async def _all_over(process: asyncio.subprocess.Process, drains: list[asyncio.Task[None]]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from console.lab.clock import LabClock
 from console.lab.machine import Machine
@@ -42,18 +43,13 @@ async def nvidia_smi(call: Call, m: Machine, clock: LabClock) -> int:
                 return 2
             if first and "noheader" not in style:
                 await call.out(", ".join(fields) + "\n")
-            await call.out(", ".join(_show(_field(m, f) or ("", ""), style) for f in fields) + "\n")
+            await call.out(gpu_line(m, fields, style) + "\n")
         elif query := options.get("--query-compute-apps"):
             fields = [f.strip() for f in query.split(",")]
             if first and "noheader" not in style:
                 await call.out(", ".join(fields) + "\n")
-            for load in list(m.loads.values()):
-                held = load.held(clock.now())
-                if held > 0.2:
-                    used = (str(int(held * 1024)), "MiB")
-                    row = {"pid": (str(load.pid + 1), ""), "process_name": (load.name, ""), "name": (load.name, ""),
-                           "used_memory": used, "used_gpu_memory": used, "gpu_uuid": (_uuid(m), "")}  # fmt: skip
-                    await call.out(", ".join(_show(row.get(f, ("[N/A]", "")), style) for f in fields) + "\n")
+            for line in app_lines(m, clock.now(), fields, style):
+                await call.out(line + "\n")
         else:
             await call.out(
                 f"{time.strftime('%a %b %d %H:%M:%S %Y')}\n| NVIDIA-SMI {_DRIVER}   Driver Version: {_DRIVER}   CUDA Version: 13.0 |\n"
@@ -64,6 +60,24 @@ async def nvidia_smi(call: Call, m: Machine, clock: LabClock) -> int:
         if not every:
             return 0
         await clock.pace(every)
+
+
+def gpu_line(m: Machine, fields: Sequence[str], style: Sequence[str]) -> str:
+    """A row of --query-gpu for known fields; style: the words of --format."""
+    return ", ".join(_show(_field(m, f) or ("", ""), style) for f in fields)
+
+
+def app_lines(m: Machine, now: float, fields: Sequence[str], style: Sequence[str]) -> list[str]:
+    """Rows of --query-compute-apps: the processes that hold memory. now: in lab seconds."""
+    lines = []
+    for load in list(m.loads.values()):
+        held = load.held(now)
+        if held > 0.2:
+            used = (str(int(held * 1024)), "MiB")
+            row = {"pid": (str(load.pid + 1), ""), "process_name": (load.name, ""), "name": (load.name, ""),
+                   "used_memory": used, "used_gpu_memory": used, "gpu_uuid": (_uuid(m), "")}  # fmt: skip
+            lines.append(", ".join(_show(row.get(f, ("[N/A]", "")), style) for f in fields))
+    return lines
 
 
 def _uuid(m: Machine) -> str:
@@ -89,6 +103,6 @@ def _field(m: Machine, name: str) -> tuple[str, str] | None:
     return values.get(name)
 
 
-def _show(value: tuple[str, str], style: list[str]) -> str:
+def _show(value: tuple[str, str], style: Sequence[str]) -> str:
     text, unit = value
     return f"{text} {unit}" if unit and "nounits" not in style else text

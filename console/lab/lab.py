@@ -36,6 +36,7 @@ from console.lab.tools import NAMES, Tools
 from console.lab.world import LabNode, World
 
 MAX_NODES: Final = 128
+RUN_PROBES: Final = 16  # each is three processes: beyond this a small machine has nothing left for the console
 _HOSTILE_LABELS: Final = {
     "nightdeck.recipe": "\x1b[2J\x1b]0;x\x07../../etc/passwd",
     "nightdeck.rank": "99999999999999999999",
@@ -46,7 +47,8 @@ _HOSTILE_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LabConfig:
-    """folder: everything that the lab writes. speed: lab seconds a wall second."""
+    """folder: everything that the lab writes. speed: lab seconds a wall second. light: the lab answers the probes
+    itself instead of running them on each node (None: where there are more nodes than `RUN_PROBES`)."""
 
     folder: Path
     nodes: int = 8
@@ -55,6 +57,7 @@ class LabConfig:
     name: str = "lab"
     recipes: tuple[Path, ...] = ()
     images: tuple[str, ...] = field(default=())
+    light: bool | None = None
 
 
 class Lab:
@@ -68,7 +71,8 @@ class Lab:
         self.clock = LabClock(config.speed)
         self.world = World(self.clock, scenario(config.scenario))
         self._runtime = Path(tempfile.mkdtemp(prefix="ndlab"))  # unix socket paths must be short
-        self._executor = Executor(self._runtime, self._runtime / "s")
+        light = config.nodes > RUN_PROBES if config.light is None else config.light
+        self._executor = Executor(self._runtime, self._runtime / "s", light=light)
         self._shims = ShimServer(self._runtime / "s", self._dispatch)
         self._control = ControlServer(self._runtime / "c", self)
         self._sshd: dict[str, NodeSshd] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from console.base.errors import ExitCode, NightdeckError
 from console.lab.clock import SPEED_SCREEN
-from console.lab.lab import Lab, LabConfig
+from console.lab.lab import RUN_PROBES, Lab, LabConfig
 from console.lab.registry import register, unregister
 from console.lab.scenarios import SCENARIOS
 
@@ -43,6 +43,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--image", action="append", default=[], help="another image that every node has")
     p.add_argument(
         "--serve", action="store_true", help="register, so that `--cluster lab` of other commands uses this one"
+    )
+    p.add_argument(
+        "--light",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help=f"the lab answers the telemetry probes itself, no process a node (default: beyond {RUN_PROBES} nodes)",
     )
     p.add_argument("--json", action="store_true", help="say where it is in one line of JSON (the default when piped)")
     p.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
@@ -156,6 +162,7 @@ def main(argv: list[str] | None = None) -> int:
         scenario=options.scenario,
         recipes=(*bundled_recipes(), *options.recipes),
         images=tuple(options.image),
+        light=options.light,
     )
     try:
         people = sys.stdout.isatty() and not (options.json or options.parent_pipe)
