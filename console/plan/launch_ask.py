@@ -61,14 +61,16 @@ def is_offline(recipe: Recipe, cluster: Cluster) -> bool:
     return any(env.get(name, "").lower() in _YES for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
-def launch_ask(recipe: Recipe, cluster: Cluster, node: Node) -> dict[str, Any]:
-    """The part of the facts program's request that the recipe makes."""
+def launch_ask(recipe: Recipe, cluster: Cluster, node: Node, ranks: Sequence[str] | None = None) -> dict[str, Any]:
+    """The part of the facts program's request that the recipe makes. ranks: the names of the nodes of the launch (None:
+    all of the cluster); only they talk to each other, and each way costs the node two processes to try."""
     binds = raw_binds(recipe, cluster, node)
     place = model_place(recipe, cluster, binds)
     models = []
     if place is not None:
         models = [{"name": place.name, "folder": place.folder, "hub": place.hub, "revision": place.revision}]
-    peers = [n.fabric_address for n in cluster.nodes if n.fabric_address and n.name != node.name]
+    with_it = [n for n in cluster.nodes if n.name != node.name and (ranks is None or n.name in ranks)]
+    peers = [n.fabric_address for n in with_it if n.fabric_address]
     return {
         "mounts": list(dict.fromkeys(b.source for b in binds)),
         "models": models,
@@ -87,6 +89,7 @@ def _source(binds: Sequence[Bind], target: str) -> str | None:
     return None if best is None else best.source.rstrip("/") + target[len(best.target.rstrip("/")) :]
 
 
-def asks(recipe: Recipe, cluster: Cluster) -> Mapping[str, Mapping[str, Any]]:
-    """`launch_ask` for every node of the cluster, by name."""
-    return {node.name: launch_ask(recipe, cluster, node) for node in cluster.nodes}
+def asks(recipe: Recipe, cluster: Cluster, ranks: Sequence[str] | None = None) -> Mapping[str, Mapping[str, Any]]:
+    """`launch_ask` for every node of the launch (None: of the cluster), by name."""
+    nodes = [n for n in cluster.nodes if ranks is None or n.name in ranks]
+    return {node.name: launch_ask(recipe, cluster, node, ranks) for node in nodes}

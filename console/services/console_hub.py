@@ -14,6 +14,7 @@ from console.base.text import clean_line
 from console.boot.events import Acted, BootFailed, BootOpened, RankRef
 from console.boot.state import BootState
 from console.cluster.facts import NodeFacts
+from console.plan.choose import choose_nodes
 from console.plan.model import LARGEST_FOREIGN_BOOT, Plan
 from console.plan.render import make_plan
 from console.recipe.model import Recipe, SyncImage
@@ -52,6 +53,10 @@ class ConsoleHub(Stopping):
     def _facts_changed(self) -> None:
         self._facts.forget()
 
+    def _ranks(self, recipe: Recipe, nodes: int | None, head: str | None) -> list[str]:
+        """The nodes that a launch would take. Raises UsageError as a plan does."""
+        return [n.name for n in choose_nodes(recipe, self._cluster, node_count=nodes, head=head)]
+
     async def _make(
         self, recipe: Recipe, facts: Mapping[str, NodeFacts | Absent], number: int, nodes: int | None, head: str | None
     ) -> Plan:
@@ -81,8 +86,10 @@ class ConsoleHub(Stopping):
         sync_image: SyncImage | None = None,
     ) -> Plan:
         found = syncing(self._shelf.get(recipe), sync_image)
-        not_asked: Mapping[str, NodeFacts | Absent] = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
-        facts = await self._facts.ask(found, fresh_s=0.0 if fresh else FACTS_KEEP_S) if ask_nodes else not_asked
+        facts: Facts = {n.name: NOT_SAMPLED for n in self._cluster.nodes}
+        if ask_nodes:
+            ranks = self._ranks(found, nodes, head)
+            facts = await self._facts.ask(found, fresh_s=0.0 if fresh else FACTS_KEEP_S, ranks=ranks)
         made = await self._make(found, facts, self._ledger.next_number(), nodes, head)
         return with_preflight(made, found, self._cluster, facts) if ask_nodes else made
 
@@ -138,7 +145,7 @@ class ConsoleHub(Stopping):
     ) -> tuple[Facts, Plan]:
         """A plan for the number that this console knows of. renew: of facts, what passes by itself is asked again."""
         ask = self._facts.renew if renew else self._facts.ask
-        facts = await ask(recipe, fresh_s=LAUNCH_FACTS_KEEP_S)
+        facts = await ask(recipe, fresh_s=LAUNCH_FACTS_KEEP_S, ranks=self._ranks(recipe, nodes, head))
         return facts, await self._make(recipe, facts, self._ledger.next_number(), nodes, head)
 
     async def _launch(

@@ -231,3 +231,33 @@ async def test_the_book_asks_whole_once_then_only_what_passes(monkeypatch: pytes
     book.forget()
     await book.ask(recipe, fresh_s=15)
     assert asked[5:] == [()]
+
+
+async def test_only_the_nodes_of_the_launch_are_asked_and_others_only_for_a_missing_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = tuple(Node(name=f"dgx{i}", host=f"dgx{i}", fabric_address=f"10.0.0.{i}") for i in range(1, 129))
+    cluster = Cluster(name="c", file="", nodes=nodes)
+    asked: list[tuple[list[str], tuple[str, ...], list[int]]] = []
+    image: dict[str, str] = {}
+
+    async def gather(
+        *_: Any, nodes: Sequence[str], asks: Mapping[str, Any], only: tuple[str, ...] = (), **__: Any
+    ) -> Mapping[str, NodeFacts | Absent]:
+        asked.append((list(nodes), only, [len(asks[name]["peers"]) for name in nodes]))
+        return {name: replace(facts(name, available=1, boot="b"), image_ids=dict(image)) for name in nodes}
+
+    monkeypatch.setattr(facts_book, "gather_facts", gather)
+    book = FactsBook(FakeFleet([]), cluster, ManualClock())
+    recipe = replace(tiny(), required_nodes=2)
+    image[recipe.docker_image] = "sha256:1"
+    assert set(await book.ask(recipe, fresh_s=15, ranks=["dgx1", "dgx2"])) == {"dgx1", "dgx2"}
+    await book.ask(recipe, fresh_s=15, ranks=["dgx1", "dgx2"])
+    assert asked == [(["dgx1", "dgx2"], (), [1, 1])], "ways are tried between the nodes of the launch alone"
+    await book.ask(recipe, fresh_s=15, ranks=["dgx3", "dgx2"])
+    assert [a[0] for a in asked[1:]] == [["dgx3", "dgx2"]], "other nodes: what is remembered is not of them"
+    image.clear()
+    found = await book.ask(recipe, fresh_s=0, ranks=["dgx1", "dgx2"])
+    assert [(len(a[0]), a[1]) for a in asked[2:]] == [(2, ()), (126, facts_book.AT_A_GIVER)] and len(found) == 128
+    renewed_facts = await book.renew(recipe, fresh_s=15, ranks=["dgx1", "dgx2"])
+    assert asked[-1][0] == ["dgx1", "dgx2"] and len(renewed_facts) == 128
