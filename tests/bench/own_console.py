@@ -130,12 +130,15 @@ def measure(load: Load, seconds: float, settle: float) -> dict[str, Any]:
 
 def row(load: Load, said: dict[str, Any]) -> str:
     share = statistics.median(said["shares"])
-    blocked, late = sorted(said["blocked"]), sorted(said["late"])
+    turns, late = sorted(said["turns"]), sorted(said["late"])
+    most, usual = 1e3 * turns[-1], 1e3 * turns[int(len(turns) * 0.99)]
     return (
         f"{load.name:<40} {100 * share:5.1f} % of a core (limit {100 * load.limit:.0f} %)"
-        f"   loop: computed at most {1e3 * blocked[-1]:.0f} ms in one beat (99 of 100: "
-        f"{1e3 * blocked[int(len(blocked) * 0.99)]:.0f}), late at most {1e3 * late[-1]:.0f} ms"
-        f"   {said['max_rss_kb'] // 1024} MB"
+        f"   loop: at most {most:.0f} ms in one turn (99 of 100: {usual:.0f}), "
+        f"{1e3 * max(said['joining']):.0f} while the nodes joined in {said['joined_s']:.1f} s; "
+        f"late at most {1e3 * late[-1]:.0f} (99 of 100: {1e3 * late[int(len(late) * 0.99)]:.0f})"
+        f"   {said['first_rss_kb'] // 1024} MB, then {said['last_rss_kb'] // 1024} MB"
+        f"   {said['heard']} of {load.nodes} fresh"
     )
 
 
