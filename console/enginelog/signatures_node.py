@@ -13,7 +13,7 @@ _SERVER: Final = "check the file server and the way to it (`ping`, `showmount -e
 NODE: Final[tuple[Signature, ...]] = (
     # Faults of a program: an illegal access, an exception in a kernel, a channel that was stopped for it.
     sig("kernel_runtime_failure", "NVRM: Xid", r"NVRM: Xid \([^)]{0,60}\): (?P<xid>13|31|43|45|68|69)\b",
-        "The GPU's driver stopped a program for a fault in one of its kernels (Xid {xid}).", "find the engine's own error of that moment; try another attention or MoE backend, or --enforce-eager", weight=75, alone=True),
+        "The GPU's driver stopped a program for a fault in one of its kernels (Xid {xid}).", "find the engine's own error of that moment; try another attention or MoE backend, or --enforce-eager", weight=76, alone=True),
     sig("kernel_runtime_failure", "NVRM: Xid", r"NVRM: Xid \([^)]{0,60}\): (?P<xid>48|61|62|63|64|74|79|92|94|95|119|120|122|123|136|140|143|154)\b",
         "The GPU or its firmware failed (Xid {xid}).", _DRIVER, weight=89, alone=True),
     sig("host_wedged", ("soft lockup", "hard LOCKUP"), r"BUG: soft lockup - CPU#(?P<cpu>\d{1,4}) stuck for (?P<seconds>\d{1,6})s|hard LOCKUP on cpu (?P<cpu2>\d{1,4})",
