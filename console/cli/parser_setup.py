@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from console.cli.parser_words import Add, make_adder
+from console.cli.parser_words import Add, count, make_adder
 
 
 def add_setup_commands(add: Add) -> None:
@@ -19,6 +19,7 @@ def add_setup_commands(add: Add) -> None:
         more="Without an option the console opens on a lab of its own, which ends with it. Nothing of yours is used.",
         examples=[
             ("nightdeck lab", "eight healthy nodes: press l to launch, ? for all keys"),
+            ("nightdeck lab --nodes 128", "as many as there can be"),
             ("nightdeck lab --scenario rank-dies-loading", "a fault to watch"),
             ("nightdeck lab --serve --lab-nodes 4", "for other terminals: `nightdeck --cluster lab status`"),
             ("nightdeck lab --set node-cut", "a fault, now, in the lab that is served"),
@@ -32,6 +33,8 @@ def add_setup_commands(add: Add) -> None:
         "line of JSON with --json or where piped",
     )
     way.add_argument("--list", action="store_true", help="the scenarios by name")
+    # The same as --lab-nodes, which every command has: here it is what one types.
+    p.add_argument("--nodes", dest="lab_nodes", type=count, metavar="N", default=argparse.SUPPRESS, help="--lab-nodes")
     way.add_argument("--set", metavar="NAME", help="give the lab that is served this scenario from now on")
 
 
