@@ -91,7 +91,12 @@ class Smi:
             name = os.ttyname(slave) if os.isatty(slave) else ""
             enter = ["sh", "-c", 'exec "$@" >"$0" 2>&1', name] if name else []
             self.child = subprocess.Popen(
-                enter + argv, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True
+                enter + argv,
+                stdin=subprocess.DEVNULL,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+                env=dict(os.environ, LC_ALL="C"),
             )
         except OSError as error:
             self.why, self.again = "nvidia-smi: " + reason(error), now + 30.0
@@ -115,7 +120,9 @@ class Smi:
             return
         self.heard = now
         lines = (self.tail + data).split(b"\n")
-        self.tail = lines.pop()[-8192:]
+        self.tail = lines.pop()
+        if len(self.tail) > 8192:
+            self.tail = b"..." + self.tail[-4096:]  # its end alone must not look like a line of its own
         for raw in lines:
             line = raw.decode("utf-8", "replace").strip()[:1000]
             if ROW.match(line) and line.count(",") >= min(2, len(self.fields) - 1):

@@ -7,7 +7,19 @@ from typing import Any
 
 from console.base.absent import Absent
 from console.base.containers import ENDED
-from console.telemetry.pick import number_or, rate, rows, table, text, text_or, whole, whole_or
+from console.telemetry.pick import (
+    amount_or,
+    count,
+    count_or,
+    number_or,
+    rate,
+    rows,
+    table,
+    text,
+    text_or,
+    whole,
+    whole_or,
+)
 from console.telemetry.sample import Container, ContainerEvent, Containers, Float, Int
 
 _NO_USAGE = Absent("not running, or not readable by this user")
@@ -38,8 +50,8 @@ def _container(row: Mapping[str, Any], known: Mapping[str, Container], seconds: 
     before = known.get(ident)
     state = text_or(row.get("state"), "the engine does not say")
     ended = isinstance(state, str) and state in ENDED
-    cpu: Float = number_or(row["cpu_s"], "not a number") if "cpu_s" in row else _NO_USAGE
-    io: Int = whole_or(row["io"], "not a number") if "io" in row else _NO_USAGE
+    cpu: Float = amount_or(row["cpu_s"], "not a number") if "cpu_s" in row else _NO_USAGE
+    io: Int = count_or(row["io"], "not a number") if "io" in row else _NO_USAGE
     oom = row.get("oom")
     cpu_rate = _share(before.cpu_s if before else None, cpu, seconds)
     return Container(
@@ -51,16 +63,16 @@ def _container(row: Mapping[str, Any], known: Mapping[str, Container], seconds: 
         # The engine writes 0 while a container runs: an exit code is only there once it ended.
         exit_code=whole_or(row.get("exit_code"), "the engine does not say") if ended else Absent(f"it is {state}"),
         oom_killed=oom if isinstance(oom, bool) else Absent("the engine does not say"),
-        pid=whole(row.get("pid")) or Absent("no process"),
+        pid=count(row.get("pid")) or Absent("no process"),
         started_at=_moment(row.get("started")),
         finished_at=_moment(row.get("finished")) if ended else Absent(f"it is {state}"),
         error=text_or(row.get("error"), "none"),
-        restarts=whole_or(row.get("restarts"), "the engine does not say"),
+        restarts=count_or(row.get("restarts"), "the engine does not say"),
         cpu_s=cpu,
         cpu_percent=cpu_rate,
         io_bytes=io,
         io_bytes_s=rate(before.io_bytes if before else None, io, seconds),
-        mem_bytes=whole_or(row["mem"], "not a number") if "mem" in row else _NO_USAGE,
+        mem_bytes=count_or(row["mem"], "not a number") if "mem" in row else _NO_USAGE,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from console.base.absent import NOT_SAMPLED, Absent
-from console.telemetry.pick import growth, number, rate, table, text, text_or, whole
+from console.telemetry.pick import count, growth, number, rate, table, text, text_or, whole
 from console.telemetry.sample import Int, NetRate, RdmaRate
 
 _RATE: Final = re.compile(r"^(\d{1,5}(?:\.\d)?) Gb/sec")
@@ -74,7 +74,7 @@ def _port(name: str, now: Mapping[str, Any], before: Mapping[str, Any], seconds:
 
 
 def _counter(data: Mapping[str, Any], key: str) -> Int:
-    value = whole(data.get(key))
+    value = count(data.get(key))
     return Absent("the driver does not say") if value is None else value
 
 
@@ -92,7 +92,7 @@ def with_links(net: tuple[NetRate, ...] | Absent, group: Mapping[str, Any]) -> t
             replace(
                 one,
                 speed_mbit=speed if speed is not None and speed > 0 else gone,
-                mtu=gone if mtu is None else mtu,
+                mtu=mtu if mtu is not None and mtu > 0 else gone,
                 operstate=text_or(said.get("operstate"), gone.reason),
             )
         )

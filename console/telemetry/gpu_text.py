@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from console.base.absent import NOT_SAMPLED, Absent
-from console.telemetry.pick import number, text, whole
+from console.telemetry.pick import amount, text, whole
 from console.telemetry.sample import Float, Gpu, GpuApp, Int, MemKind, Text
 
 _MIB: Final = 1 << 20
@@ -21,21 +23,37 @@ _REASONS: Final = (
     (0x40, "thermal (hardware)"),
     (0x80, "power brake"),
 )
+# More than any device has: what lies beyond is noise of the driver, not a figure. Percent, °C, W, MHz, MiB.
+_MOST: Final[Mapping[str, float]] = {
+    "utilization.gpu": 100.0,
+    "temperature.gpu": 250.0,
+    "power.draw": 20_000.0,
+    "clocks.sm": 20_000.0,
+    "clocks.max.sm": 20_000.0,
+    "memory.used": 1 << 30,
+    "memory.total": 1 << 30,
+}
+_BITS: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _UNIFIED: Final = Absent("unified memory: it is the node's memory")
 
 
 def gpu(line: str, fields: Sequence[str]) -> Gpu | None:
     """One line of `--query-gpu` with these fields, or None when it is another kind of line."""
-    words = [w.strip() for w in line.split(",")]
+    # The separator has a space: a comma without one is inside a word, as a decimal comma of some locale is.
+    words = [w.strip() for w in line.split(", ")]
+    if len(words) != len(fields):
+        words = [w.strip() for w in line.split(",")]
     if len(words) != len(fields):
         return None
     said = dict(zip(fields, words, strict=True))
     index = whole(said.get("index", ""))
-    if index is None or not 0 <= index < 1024:
+    if index is None or not 0 <= index < 1024 or not _is_gpu(said):
         return None
     temp, util = _number(said, "temperature.gpu"), _number(said, "utilization.gpu")
     power, clock = _number(said, "power.draw"), _number(said, "clocks.sm")
     used, total = _mib(said, "memory.used"), _mib(said, "memory.total")
+    if not isinstance(used, Absent) and not isinstance(total, Absent) and used > total > 0:
+        used = Absent(f"nvidia-smi says {text(said['memory.used'], limit=60)} MiB used of {total // _MIB}")
     kind: MemKind | Absent
     if not isinstance(total, Absent) and total > 0:
         kind = MemKind.DEDICATED
@@ -64,6 +82,11 @@ def gpu(line: str, fields: Sequence[str]) -> Gpu | None:
     )
 
 
+def _is_gpu(said: Mapping[str, str]) -> bool:
+    """False for a MIG instance, which is a part of a GPU that has a line of its own."""
+    return not said.get("uuid", "").startswith("MIG-") and not said.get("name", "").startswith("MIG ")
+
+
 def gpu_app(line: str, fields: Sequence[str] = ("pid", "process_name", "used_memory")) -> GpuApp | None:
     """One line of `--query-compute-apps` with these fields, of which the last may be gpu_uuid; the name may hold
     commas."""
@@ -77,10 +100,10 @@ def gpu_app(line: str, fields: Sequence[str] = ("pid", "process_name", "used_mem
     pid = whole(pid_text)
     if pid is None or pid <= 0 or not mark:
         return None
-    mib = number(size)
-    used: Int = (
-        Absent(f"nvidia-smi says {text(size.strip(), limit=60)}") if mib is None or mib < 0 else round(mib * _MIB)
-    )
+    mib = amount(size)
+    told = mib is not None and mib <= _MOST["memory.used"]
+    hidden = Absent(f"nvidia-smi says {text(size.strip(), limit=60)}")
+    used: Int = round(mib * _MIB) if mib is not None and told else hidden
     return GpuApp(pid, text(name.strip(), limit=200) or f"pid {pid}", used, uuid)
 
 
@@ -91,7 +114,8 @@ def lost_gpu(index: int, before: Gpu, why: str) -> Gpu:
 
 
 def _word(said: str) -> Text:
-    return text(said, limit=100) if said and not said.startswith("[") else Absent(f"nvidia-smi says {said[:60] or '-'}")
+    word = text(said, limit=100)
+    return word if word and not word.startswith("[") else Absent(f"nvidia-smi says {word[:60] or '-'}")
 
 
 def _said(said: Mapping[str, str], field: str) -> Absent:
@@ -101,8 +125,8 @@ def _said(said: Mapping[str, str], field: str) -> Absent:
 
 
 def _number(said: Mapping[str, str], field: str) -> Float:
-    value = number(said.get(field, ""))
-    return _said(said, field) if value is None or value < 0 else value
+    value = amount(said.get(field, ""))
+    return _said(said, field) if value is None or value > _MOST.get(field, math.inf) else value
 
 
 def _mib(said: Mapping[str, str], field: str) -> Int:
@@ -118,10 +142,7 @@ def _text(said: Mapping[str, str], field: str) -> Text:
 def _throttle(said: Mapping[str, str]) -> tuple[str, ...] | Absent:
     field = "clocks_event_reasons.active"
     word = said.get(field, "")
-    if not word.startswith("0x") or len(word) > 18:
+    if not _BITS.fullmatch(word):
         return _said(said, field)
-    try:
-        bits = int(word, 16)
-    except ValueError:
-        return _said(said, field)
+    bits = int(word, 16)
     return tuple(name for bit, name in _REASONS if bits & bit)

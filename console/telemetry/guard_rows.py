@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.base.absent import NOT_SAMPLED, Absent
 from console.base.text import clean_line
-from console.telemetry.pick import number, number_or, rows, text, whole, whole_or
+from console.telemetry.pick import count, count_or, number, number_or, rows, text, whole_or
 from console.telemetry.sample import Guard, GuardTrip, Sample
 
 # Labels of a rank's container, as `console.plan.model` names them.
@@ -29,7 +29,7 @@ def guards(group: Mapping[str, Any]) -> tuple[Guard, ...] | Absent:
 
 def guard(row: Mapping[str, Any]) -> Guard | None:
     """One guard, None for what names no deployment and rank."""
-    deployment, rank = text(row.get("deployment"), limit=200), whole(row.get("rank"))
+    deployment, rank = text(row.get("deployment"), limit=200), count(row.get("rank"))
     if not deployment or rank is None:
         return None
     tripped = row.get("tripped")
@@ -41,9 +41,9 @@ def guard(row: Mapping[str, Any]) -> Guard | None:
         at=number_or(row.get("at"), _NOT_TOLD),
         stage=text(row.get("stage"), limit=20),
         stage_why=text(row.get("stage_why"), limit=200),
-        floor_bytes=whole_or(row.get("floor_bytes"), _NOT_TOLD),
-        available_bytes=whole_or(row.get("available_bytes"), _NOT_TOLD),
-        lowest_bytes=whole_or(row.get("lowest_bytes"), _NOT_TOLD),
+        floor_bytes=count_or(row.get("floor_bytes"), _NOT_TOLD),
+        available_bytes=count_or(row.get("available_bytes"), _NOT_TOLD),
+        lowest_bytes=count_or(row.get("lowest_bytes"), _NOT_TOLD),
         oom_score_adj=whole_or(row.get("oom_score_adj"), _NOT_TOLD),
         locked=row.get("locked") is True,
         why=text(row.get("why"), limit=300),
@@ -54,13 +54,13 @@ def guard(row: Mapping[str, Any]) -> Guard | None:
 
 
 def _trip(row: Mapping[str, Any]) -> GuardTrip | None:
-    at, floor, available = number(row.get("at")), whole(row.get("floor_bytes")), whole(row.get("available_bytes"))
+    at, floor, available = number(row.get("at")), count(row.get("floor_bytes")), count(row.get("available_bytes"))
     if at is None or floor is None or available is None:
         return None
     history = []
     for pair in rows(row, "history")[-512:]:
         if isinstance(pair, list) and len(pair) == 2:
-            when, value = number(pair[0]), whole(pair[1])
+            when, value = number(pair[0]), count(pair[1])
             if when is not None and value is not None:
                 history.append((when, value))
     return GuardTrip(

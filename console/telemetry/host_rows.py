@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from console.base.absent import Absent
 from console.telemetry import host_text
-from console.telemetry.pick import growth, number, number_or, rate, raw, table, text, whole
+from console.telemetry.pick import amount_or, count, growth, number, rate, raw, table, text, whole
 from console.telemetry.sample import Cpu, DiskRate, Float, Int, Memory, NetRate, Pressure
+
+MOST_PAGE: Final = 1 << 30  # bytes; the largest that a kernel is built with are of 64 KiB
 
 
 class Counters:
@@ -45,10 +47,13 @@ class Counters:
             return found.get(name, Absent(why or f"the kernel gives no {name}"))
 
         page = whole(host.get("page")) or 0
+        page = page if 0 < page <= MOST_PAGE else 0
         largest, high = host_text.high_orders(raw(host, "buddyinfo"), page)
         swap = host_text.counters(raw(host, "vmstat"))
 
         def paged(name: str) -> Float:
+            if page <= 0:
+                return Absent("the node does not say how large a page is")
             now: Int = swap.get(name, Absent(_why(host, "vmstat") or f"the kernel gives no {name}"))
             pages = rate(self._swap.get(name), now, seconds)
             return pages if isinstance(pages, Absent) else pages * page
@@ -80,13 +85,13 @@ class Counters:
         busy, iowait, steal = host_text.cpu_percent(self._cpu, ticks)
         self._cpu = ticks
         why = _why(host, "loadavg") or "not in the frame"
-        one, five, fifteen = (number_or(v, why) for v in host_text.loads(raw(host, "loadavg")))
+        one, five, fifteen = (amount_or(v, why) for v in host_text.loads(raw(host, "loadavg")))
         blocked = host_text.counters(content).get("procs_blocked")
         return Cpu(
             percent=busy,
             iowait_percent=iowait,
             steal_percent=steal,
-            cores=whole(host.get("cores")) or Absent(_why(host, "stat") or "not in the frame"),
+            cores=count(host.get("cores")) or Absent(_why(host, "stat") or "not in the frame"),
             load1=one,
             load5=five,
             load15=fifteen,

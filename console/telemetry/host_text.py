@@ -7,13 +7,13 @@ from operator import itemgetter
 from typing import Final
 
 from console.base.absent import Absent
-from console.telemetry.pick import number, text, whole
+from console.telemetry.pick import amount, count, text, whole
 from console.telemetry.sample import Float, Int, Pressure
 
 _HUGE_PAGE: Final = 2 << 20
 # Columns of /proc/net/dev: bytes in and out, errors in and out, drops in and out.
 _NET: Final = itemgetter(0, 8, 2, 10, 3, 11)
-_AVERAGE: Final = re.compile(r"\bavg(10|60)=(\d{1,3}(?:\.\d{1,4})?)\b")
+_AVERAGE: Final = re.compile(r"\bavg(10|60)=(\d{1,3}(?:\.\d{1,4})?)(?!\S)")
 
 
 def meminfo(content: str) -> dict[str, int]:
@@ -33,7 +33,7 @@ def counters(content: str) -> dict[str, int]:
     out: dict[str, int] = {}
     for line in content.split("\n")[:500]:
         words = line.split()
-        if len(words) == 2 and (value := whole(words[1])) is not None:
+        if len(words) == 2 and (value := count(words[1])) is not None:
             out[words[0]] = value
     return out
 
@@ -76,7 +76,8 @@ def pressure(content: str) -> Pressure | Absent:
         kind = line.split(" ", 1)[0]
         if kind in ("some", "full"):
             for window, value in _AVERAGE.findall(line):
-                found[kind + window] = float(value)
+                if float(value) <= 100.0:
+                    found[kind + window] = float(value)
     if not found:
         return Absent("not in the form of /proc/pressure")
     gone = Absent("the kernel does not say")
@@ -88,14 +89,14 @@ def high_orders(content: str, page: int) -> tuple[Int, Int]:
     largest, size, seen = -1, 0, False
     for line in content.split("\n")[:64]:
         _, mark, rest = line.partition("zone")
-        counts = [whole(w) for w in rest.split()[1:]] if mark else []
-        for order, count in enumerate(counts[:24]):
-            if count is None or count < 0:
+        counts = [count(w) for w in rest.split()[1:]] if mark else []
+        for order, blocks in enumerate(counts[:24]):
+            if blocks is None:
                 continue
             seen = True
-            if count:
+            if blocks:
                 largest = max(largest, order)
-                size += count * (page << order) if page << order >= _HUGE_PAGE else 0
+                size += blocks * (page << order) if page << order >= _HUGE_PAGE else 0
     if not seen or page <= 0:
         gone = Absent("/proc/buddyinfo cannot be read")
         return gone, gone
@@ -111,7 +112,7 @@ def net_counters(content: str) -> dict[str, tuple[int, int, int, int]]:
         if not mark or len(words) < 16:
             continue
         # Most of a frame's words are these: plain digits are read without a second look.
-        good = [int(w) if w.isdecimal() and w.isascii() and len(w) < 20 else whole(w) for w in _NET(words)]
+        good = [int(w) if w.isdecimal() and w.isascii() and len(w) < 20 else count(w) for w in _NET(words)]
         if (label := text(name, limit=32).strip()) and None not in good:
             received, sent, in_errors, out_errors, in_drops, out_drops = (v or 0 for v in good)
             out[label] = (received, sent, in_errors + out_errors, in_drops + out_drops)
@@ -125,13 +126,14 @@ def disk_counters(content: str) -> dict[str, tuple[int, int, int]]:
         words = line.split()
         if len(words) < 14:
             continue
-        read, written, busy = whole(words[5]), whole(words[9]), whole(words[12])
-        if read is not None and written is not None and busy is not None:
-            out[text(words[2], limit=32)] = (read * 512, written * 512, busy)
+        read, written, busy = count(words[5]), count(words[9]), count(words[12])
+        name = text(words[2], limit=32)
+        if name and read is not None and written is not None and busy is not None:
+            out[name] = (read * 512, written * 512, busy)
     return out
 
 
 def loads(content: str) -> list[float | None]:
     """The three averages of /proc/loadavg."""
     words = content.split()[:3]
-    return [number(w) for w in words] + [None] * (3 - len(words))
+    return [amount(w) for w in words] + [None] * (3 - len(words))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from console.telemetry.sample import Float, Int, Text
 _NOTHING: Final[Mapping[str, Any]] = {}
 # More than any counter of a real machine: a number beyond it is noise, and would not fit what is computed from it.
 _HUGE: Final = 1 << 64
+# What a program prints for a number. Python reads more than that: `1_000`, digits of other scripts, `infinity`.
+_NUMBER: Final = re.compile(r"[+-]?(?:\d{1,24}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -42,11 +45,9 @@ def raw(data: Mapping[str, Any], key: str) -> str:
 
 def number(value: object) -> float | None:
     """A finite number out of a JSON number or a decimal string."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, str))
-        or (isinstance(value, str) and len(value) > 40)
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str) and (len(value) > 60 or not _NUMBER.fullmatch(value.strip())):
         return None
     try:
         found = float(value)
@@ -65,6 +66,28 @@ def whole(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if abs(value) <= _HUGE else None
+
+
+def amount(value: object) -> float | None:
+    """A number that is not below 0."""
+    found = number(value)
+    return None if found is None or found < 0 else found
+
+
+def count(value: object) -> int | None:
+    """A whole number that is not below 0: sizes, counters, identifiers."""
+    found = whole(value)
+    return None if found is None or found < 0 else found
+
+
+def amount_or(value: object, why: str) -> Float:
+    found = amount(value)
+    return Absent(why) if found is None else found
+
+
+def count_or(value: object, why: str) -> Int:
+    found = count(value)
+    return Absent(why) if found is None else found
 
 
 def whole_or(value: object, why: str) -> Int:

@@ -343,4 +343,4 @@ def _less(a: Int, b: Int) -> Int:
         return a
     if isinstance(b, Absent):
         return b
-    return max(0, a - b)
+    return a - b if a >= b else Absent("the node says that more is left than there is")

@@ -11,7 +11,7 @@ from console.telemetry.container_rows import containers
 from console.telemetry.frames import Frame
 from console.telemetry.gpu_text import gpu, gpu_app, lost_gpu
 from console.telemetry.guard_rows import guards
-from console.telemetry.pick import number, number_or, raw, rows, table, text, text_or, whole, whole_or
+from console.telemetry.pick import amount_or, count, count_or, number, raw, rows, table, text, text_or, whole
 from console.telemetry.sample import FileSystem, Float, Gpu, GpuApp, KernelLine, Part, Proc, Sample, Text
 
 # Beyond these ages, in seconds on the node's own clock, a group is no longer shown as if it were of now.
@@ -56,15 +56,15 @@ class Sampler:
             fields.update(self._host.step(host))
             fields.update(
                 boot_id=_boot_id(host),
-                uptime_s=number_or((raw(host, "uptime").split() or [""])[0], _why(host, "uptime")),
+                uptime_s=amount_or((raw(host, "uptime").split() or [""])[0], _why(host, "uptime")),
                 gpus=self._gpus(table(data, "gpu"), now),
                 gpu_apps=_apps(table(data, "apps"), now),
                 filesystems=_space(table(data, "fs"), now),
                 procs=_procs(table(data, "procs"), now),
                 kernel=_kernel(table(data, "kernel")),
                 guards=guards(table(data, "guards")),
-                probe_cpu_s=number_or(own.get("cpu_s"), "the probe does not say"),
-                dropped_frames=whole_or(data.get("dropped"), "the probe does not say"),
+                probe_cpu_s=amount_or(own.get("cpu_s"), "the probe does not say"),
+                dropped_frames=count_or(data.get("dropped"), "the probe does not say"),
             )
             fabric = table(data, "fabric")
             fields["net"] = fabric_rows.with_links(fields["net"], fabric)
@@ -88,7 +88,7 @@ class Sampler:
     def _follow(self, frame: Frame, part: Part) -> tuple[bool, int]:
         """Whether the node booted again, and how many frames were lost since the last one."""
         data, last = frame.data, self._last
-        dropped = whole(data.get("dropped")) or 0
+        dropped = count(data.get("dropped")) or 0
         run = whole(table(data, "self").get("pid")) if part == "all" else self._run
         missed = 0
         if last is None or run != self._run or frame.seq <= last.seq:
@@ -112,6 +112,9 @@ class Sampler:
         found = _gpus(group, now)
         if isinstance(found, Absent):
             return found
+        # One that comes back under another number is the same GPU, and does not stand there twice.
+        here = {g.uuid for g in found if isinstance(g.uuid, str)}
+        self._known_gpus = {i: g for i, g in self._known_gpus.items() if g.uuid not in here}
         self._known_gpus.update({g.index: g for g in found})
         named = {g.index: g for g in found}
         said = text(group.get("said"), limit=200)
@@ -170,7 +173,9 @@ def _gpus(group: Mapping[str, Any], now: float) -> tuple[Gpu, ...] | Absent:
     found = [gpu(line, names) for line in rows(group) if isinstance(line, str)]
     by_index = {g.index: g for g in found if g is not None}
     if not by_index:
-        return Absent("nvidia-smi names no GPU")
+        odd = next((line for line in rows(group) if isinstance(line, str) and line.strip()), "")
+        said = text(odd, limit=120)
+        return Absent(f"nvidia-smi's line is of no known form: {said}" if said else "nvidia-smi names no GPU")
     return tuple(by_index[i] for i in sorted(by_index))
 
 
@@ -196,8 +201,8 @@ def _space(group: Mapping[str, Any], now: float) -> tuple[FileSystem, ...] | Abs
         out.append(
             FileSystem(
                 path=text(path),
-                total_bytes=whole_or(row.get("total"), "not told") if late is None else late,
-                available_bytes=whole_or(row.get("available"), "not told") if late is None else late,
+                total_bytes=count_or(row.get("total"), "not told") if late is None else late,
+                available_bytes=count_or(row.get("available"), "not told") if late is None else late,
                 device=text_or(row.get("device"), "not in the mount table"),
                 kind=text_or(row.get("kind"), "not in the mount table"),
             )
@@ -212,8 +217,8 @@ def _procs(group: Mapping[str, Any], now: float) -> tuple[Proc, ...] | Absent:
     out = []
     for row in rows(group):
         if isinstance(row, list) and len(row) == 5:
-            pid, size = whole(row[0]), whole(row[3])
-            share: Float = number_or(row[4], "a rate needs two looks")
+            pid, size = count(row[0]), count(row[3])
+            share: Float = amount_or(row[4], "a rate needs two looks")
             if pid is not None and size is not None:
                 out.append(Proc(pid, text(row[1], limit=32) or f"pid {pid}", size, share, text(row[2], limit=1)))
     return tuple(out)
