@@ -162,7 +162,9 @@ class AlarmBook:
         if isinstance(event, StatsSeen):
             return
         if state.phase is Phase.FAILED:
-            self.happen("boot-failed", subject, f"{subject} ({state.recipe}) failed: {why_failed(state)}")
+            at = state.cause.node if state.cause is not None and state.cause.node else state.failed_node
+            text = f"{subject} ({state.recipe}) failed: {why_failed(state)}"
+            self.happen("boot-failed", subject, text, node=at)
         elif state.phase is Phase.READY and not self._list.raised("ready", subject) and state.ready_at == event.at:
             after = ready_text(ready_seconds(state), ready_by(state))
             self.happen("ready", subject, f"{subject} ({state.recipe}) is ready after {after}")

@@ -61,7 +61,7 @@ def grouped(alarms: Sequence[Alarm]) -> list[Group]:
     groups = [_group(chain[0], chain[1:]) for chain in nodes]
     for members in boots.values():
         head = next((a for a in members if a.code == "boot-failed"), members[0])
-        first = next((a.node for a in members if a.code == "rank-died" and a.node), None)
+        first = head.node or next((a.node for a in members if a.code == "rank-died" and a.node), None)
         at = next((i for i, g in enumerate(groups) if _brought_about(g, head, first)), None)
         if at is None:
             groups.append(_group(head, [a for a in members if a is not head]))
@@ -89,7 +89,8 @@ def _follows(first: Alarm, alarm: Alarm) -> bool:
 def _brought_about(group: Group, boot: Alarm, first_died: str | None) -> bool:
     """Whether a node's trouble is what a boot fell over: on the node whose rank ended first, where one did."""
     node = group.cause.node
-    if node is None or _boot(group.cause) or group.gravity > GRAVITY[Severity.BLOCK]:
+    if node is None or _boot(group.cause):
         return False
     since = boot.raised_at - group.cause.raised_at
-    return (first_died in (None, node)) and -TOLD_LATER_S <= since <= FOLLOWS_S
+    blamed = first_died == node or (first_died is None and group.gravity == GRAVITY[Severity.BLOCK])
+    return blamed and -TOLD_LATER_S <= since <= FOLLOWS_S

@@ -88,12 +88,14 @@ class AlarmList:
         node: str | None = None,
         lasts_s: float | None = None,
     ) -> list[Alarm]:
-        """Raise, or renew what is raised already (its text then is the newer one). lasts_s: it clears by itself."""
+        """Raise, or renew what is raised already (text and node then are the newer ones). lasts_s: it clears by itself."""
         key = (code, subject)
         until = None if lasts_s is None else at + lasts_s
         held = self._active.get(key)
         if held is not None:
-            self._alarms[held] = replace(self._alarms[held], text=text, until=until)
+            self._alarms[held] = replace(
+                self._alarms[held], text=text, until=until, node=node or self._alarms[held].node
+            )
             return []
         before = next((a for a in self.all if (a.code, a.subject) == key), None)
         if before is not None and before.cleared_at is not None and at - before.cleared_at < FLAP_S:

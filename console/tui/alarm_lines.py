@@ -50,12 +50,12 @@ def _look(group: Group, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def follow_line(group: Group, width: int, glyphs: Glyphs) -> Line:
-    """`└ 8 follow from it: 7 rank-died, stalled`: what is folded under its cause."""
+    """`→ enter: 8 follow from it: 7 rank-died, stalled`: what is folded under its cause."""
     codes = [a.code for a in group.follow]
     names = [safe(c) if codes.count(c) == 1 else f"{codes.count(c)} {safe(c)}" for c in dict.fromkeys(codes)]
     told = ", ".join(names[:NAMED]) + (f" {glyphs.ellipsis}" if len(names) > NAMED else "")
     words = f"{len(codes)} follow{'s' if len(codes) == 1 else ''} from it: {told}"
-    return clip((("      ", "text"), (f"{glyphs.arrow} {words}", "dim"), ("   enter unfolds", "key")), width)
+    return clip((("      ", "text"), (f"{glyphs.arrow} enter: ", "key"), (words, "dim")), width)
 
 
 def alarm_row(alarm: Alarm, now: float, width: int, glyphs: Glyphs, *, indent: int = 0) -> tuple[Line, ...]:
@@ -76,7 +76,7 @@ def alarm_row(alarm: Alarm, now: float, width: int, glyphs: Glyphs, *, indent: i
             f"noted {hhmmss(alarm.acked_at)}" + (f" by {safe(alarm.acked_by, limit=30)}" if alarm.acked_by else "")
         )
     elif alarm.calls and is_trouble(alarm):
-        words.append("nobody took note of it")
+        words.append("not noted yet")
     lead = " " * indent
     head: Line = (
         (f"{lead}  {sign} ", f"{role} bold" if alarm.calls else role),

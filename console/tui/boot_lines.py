@@ -148,8 +148,6 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
         (_label("when, where"), (_when(boot, cause), "text")),
     ]
     why = cause.sentence if cause is not None else boot.failed_why or "no cause found yet"
-    if cause is not None and cause.rank is not None:
-        why = f"rank {cause.rank}: {why}"
     lines += wrap_spans(_label("why"), safe(why, limit=600), "strong", width - 1, limit=why_rows)
     action = cause.action if cause is not None and cause.action else "read the log of the rank above"
     now_text = f"{safe(action, limit=300)}"
@@ -158,8 +156,10 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
     last: list[Line] = []
     if victims:
         last.append((_label("victims"), (safe(victims), "dim")))
-    if boot.others and height >= OTHERS_FROM:
-        told = "; ".join(_other(o) for o in boot.others[:2]) + (f" +{len(boot.others) - 2}" if boot.others[2:] else "")
+    fell = cause.victims if cause is not None else ()
+    others = [o for o in boot.others if o.rank not in fell]  # what a victim says of its own end is no cause beside it
+    if others and height >= OTHERS_FROM:
+        told = "; ".join(_other(o) for o in others[:2]) + (f" +{len(others) - 2}" if others[2:] else "")
         last.append((_label("also"), (told, "dim")))
     if hint:
         last.append((_label(""), (hint, "key")))

@@ -36,6 +36,14 @@ def test_a_failed_boot_and_its_dead_ranks_follow_from_the_node_where_it_began() 
     assert shape(*collapse()) == [(1, (2, 4, 3, 10, 11, 12, 14))]
 
 
+def test_a_mere_warning_of_the_blamed_node_is_what_it_began_with_and_the_boots_own_word_decides_which() -> None:
+    low = alarm(1, "memory-low", "dgx4", 0, "dgx4", warn=True)
+    other = alarm(2, "rank-died", "boot 3 rank 0", 3, "dgx1")
+    failed = alarm(3, "boot-failed", "boot 3", 3)
+    assert sorted(shape(low, other, failed)) == [(1, ()), (3, (2,))]
+    assert shape(low, other, replace(failed, node="dgx4")) == [(1, (3, 2))]
+
+
 def test_trouble_of_another_node_is_not_taken_for_the_cause() -> None:
     elsewhere = alarm(99, "node-lost", "dgx8", 5, "dgx8")
     assert shape(*collapse(), elsewhere) == [(99, ()), (1, (2, 4, 3, 10, 11, 12, 14))]

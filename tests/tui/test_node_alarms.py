@@ -126,10 +126,10 @@ async def test_what_follows_from_an_alarm_is_folded_under_it_and_noted_with_it(s
         assert "boot 1 failed: rank 0 fell" in d.text().splitlines()[1]
         await d.press("A")
         assert "Alarms: 1 hold, 1 of them new, 0 over" in d.text()
-        assert "4 follow from it: 4 rank-died   enter unfolds" in d.text()
+        assert "enter: 4 follow from it: 4 rank-died" in d.text()
         assert "rank 3 ended" not in d.text()
         await d.press("enter")
-        assert "rank 3 ended" in d.text() and "enter unfolds" not in d.text()
+        assert "rank 3 ended" in d.text() and "follow from it" not in d.text()
         await d.press("enter", "a")
         assert set(d.calls("acknowledge")) == {9, 0, 1, 2, 3}
         assert "0 of them new" in d.text()
