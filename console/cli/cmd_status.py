@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.base.absent import Absent, known
@@ -21,6 +21,7 @@ from console.cli.out import Out
 from console.cli.times import clock, minute
 from console.cli.world import World
 from console.files.night_store import NightStore
+from console.services.helpers import Helper
 from console.services.hub import HubApi, LogLine, NodeView, Snapshot
 from console.services.night_cut import told
 from console.services.stop import said_of
@@ -50,6 +51,7 @@ def node_rows(snap: Snapshot) -> list[dict[str, object]]:
 async def status(args: argparse.Namespace, world: World, out: Out) -> int:
     async with world.hub(follow=False) as hub:
         await hub.settled(timeout=SETTLE_S)
+        helpers = await hub.helpers()
         snap = hub.snapshot()
         now = hub.now()
         tell_notices(hub, out)
@@ -57,7 +59,8 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
         out.say(cut)
     if out.as_json:
         boots = [_with_guards(deployment_json(b, now), snap) for b in snap.boots]
-        out.data({"schema": 1, "at": stamp(now), "deployments": boots, "nodes": node_rows(snap)})
+        beside = {"helpers": _helpers_json(helpers), "helpers_why": _unknown_helpers(helpers)}
+        out.data({"schema": 1, "at": stamp(now), "deployments": boots, **beside, "nodes": node_rows(snap)})
         return ExitCode.DONE
     if not snap.boots:
         silent = {v.node.name: why for v in snap.nodes if (why := _cannot_say(v))}
@@ -71,10 +74,35 @@ async def status(args: argparse.Namespace, world: World, out: Out) -> int:
             out.line(f"no deployment on any of {len(snap.nodes)} nodes")
     for boot in snap.boots:
         _tell_boot(boot, now, out)
+    _tell_helpers(helpers, now, out)
     for line in guard_lines(snap):
         out.line(line)
     _tell_nodes(snap, out)
     return ExitCode.DONE
+
+
+def _helpers_json(found: Mapping[str, tuple[Helper, ...] | Absent]) -> list[dict[str, Any]]:
+    rows = [h for helpers in found.values() if not isinstance(helpers, Absent) for h in helpers]
+    return [
+        {"node": h.node, "container": h.name, "what": h.what, "state": h.state, "started_at": stamp(h.started_at)}
+        for h in rows
+    ]
+
+
+def _unknown_helpers(found: Mapping[str, tuple[Helper, ...] | Absent]) -> dict[str, str]:
+    """Why a node that answers cannot say which helpers it has."""
+    return {node: helpers.reason for node, helpers in found.items() if isinstance(helpers, Absent)}
+
+
+def _tell_helpers(found: Mapping[str, tuple[Helper, ...] | Absent], now: float, out: Out) -> None:
+    """What of ours runs beside a deployment, and what a console that died left; `stop --all` removes them."""
+    for helpers in found.values():
+        for h in () if isinstance(helpers, Absent) else helpers:
+            since = "" if h.started_at is None else f", for {duration(max(0.0, now - h.started_at))}"
+            state = since if h.state == "running" else f", {h.state or 'state not told'}"
+            out.line(f"helper on {h.node}: {h.name} {h.what}{state}")
+    for node, why in _unknown_helpers(found).items():
+        out.line(f"helpers on {node}: not known: {why}")
 
 
 def _with_guards(row: dict[str, Any], snap: Snapshot) -> dict[str, Any]:

@@ -353,7 +353,8 @@ class Follower:
         records = self.board.feed(rank, b"\n".join(lines) + b"\n")
         self._explainer.records(rank, records)
         bar = self.board.ranks[rank].progress
-        self._progress.heard(rank, (self._explainer.news(rank), bar), self._clock.wall())
+        said_at = next((r.docker_at for r in reversed(records) if r.docker_at is not None), None)
+        self._progress.heard(rank, (self._explainer.news(rank), bar), self._clock.wall(), said_at)
         self._mark_end(rank)
         self._recent.add(rank, node, records)
         self._lines(rank, node, records)

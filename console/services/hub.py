@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from console.cluster.model import Cluster, Node
     from console.plan.model import Plan
     from console.recipe.model import Recipe, SyncImage
+    from console.services.helpers import Helper
     from console.services.image_sync import NodeImage
     from console.services.images import Image
     from console.services.measure import MeasureSpec
@@ -302,6 +303,10 @@ class HubApi(Protocol):
     ) -> BootState:
         """Stop what runs, verify that nothing is left, launch the recipe as its file is now. told: hears what changes
         against the boot before, a line each, before anything is stopped."""
+        ...
+
+    async def helpers(self) -> Mapping[str, tuple[Helper, ...] | Absent]:
+        """Containers of a moment's use (a deep preflight's, a dropped cache's) on each node that answers, asked now."""
         ...
 
     async def look_at_controls(self) -> ControlsView:

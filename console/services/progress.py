@@ -19,7 +19,7 @@ from console.telemetry.sample import Sample
 _ETA_MOVES_S = 2.0
 # That a rank wrote more lines, and nothing else, is news for the eye alone.
 _LINES_EVERY_S = 1.0
-_OLD_STATS_S = 60.0
+_OLD_S = 60.0
 
 
 class ProgressTeller:
@@ -35,9 +35,13 @@ class ProgressTeller:
         self._told: dict[int, float] = {}
         self.behind: set[int] = set()
 
-    def heard(self, rank: int, news: object, now: float) -> None:
-        """A rank's log went on. news changes where it said something new. now: epoch seconds."""
-        self._last_line[rank] = now
+    def heard(self, rank: int, news: object, now: float, said_at: float | None = None) -> None:
+        """A rank's log went on. news changes where it said something new. now: epoch seconds.
+
+        said_at: the stamp of the last line. It is another machine's, and counts where it is plainly of before: a log
+        that is read again says nothing now."""
+        old = said_at is not None and said_at < now - _OLD_S
+        self._last_line[rank] = max(said_at or 0.0, self._last_line.get(rank, 0.0)) if old else now
         self._stall.heard(rank, news, now)
 
     def sample(self, sample: Sample) -> None:
@@ -90,7 +94,7 @@ class ProgressTeller:
             if short in values:
                 values[name] = values[short]
         # The stamp is another machine's: it counts where it is plainly of before, as in a log that is read again.
-        old = isinstance(stats.at, float) and stats.at < now - _OLD_STATS_S
+        old = isinstance(stats.at, float) and stats.at < now - _OLD_S
         return StatsSeen(stats.at if old and stats.at is not None else now, values)
 
     def eta(self, state: BootState, now: float) -> EtaChanged | None:

@@ -24,6 +24,7 @@ from console.services.census import Census, Found, take_census
 from console.services.compare import compared
 from console.services.discovery import by_deployment, open_found
 from console.services.follower import Follower
+from console.services.helpers import LABEL_HELPER, Helper, find_helpers
 from console.services.hub import BootSummary, ControlsView, LogBatch, LogLine, Notice, Snapshot
 from console.services.ledger import Ledger
 from console.services.log_store import LogStore
@@ -362,6 +363,15 @@ class Watching:
     def _sees(self, name: str) -> bool:
         watch = self._watches.get(name)
         return watch is not None and watch.can_tell
+
+    async def helpers(self) -> Mapping[str, tuple[Helper, ...] | Absent]:
+        """Containers of a moment's use that run on the nodes now, or were left there."""
+
+        async def quick(name: str) -> list[Any] | None:
+            return await self._watches[name].census(LABEL_HELPER)
+
+        able = [n.name for n in self._cluster.nodes if not self._watches[n.name].trouble]
+        return await find_helpers(self._fleet, self._cluster, able, quick)
 
     async def _quick_at_first(self, name: str) -> list[Any] | None:
         """The probe is just starting: its first frame takes less time than the engine's command beside it."""

@@ -51,3 +51,17 @@ def test_the_expected_time_is_told_again_only_where_it_says_something_new() -> N
     state = reduce(state, told)
     assert teller.eta(state, 101.0) is None
     assert teller.eta(replace(state, eta_stage_at=390.0), 101.0) is not None
+
+
+def test_a_log_that_is_read_again_says_how_old_its_last_line_is() -> None:
+    """A console that comes to a boot reads all of it at once: its lines are as old as their stamps."""
+    board = BoardTracker(1)
+    teller = ProgressTeller(board, (), 0.0)
+    teller.heard(0, 1, 1000.0, 640.0)
+    assert teller._last_line[0] == 640.0
+    teller.heard(0, 2, 1001.0, 100.0)  # an older line that came later takes nothing back
+    assert teller._last_line[0] == 640.0
+    teller.heard(0, 3, 1002.0, 990.0)  # within what two machines' clocks may differ by: it is said now
+    assert teller._last_line[0] == 1002.0
+    teller.heard(0, 4, 1003.0)
+    assert teller._last_line[0] == 1003.0
