@@ -14,7 +14,19 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from console.probe.facts_ground import MAX_OUTPUT, PROC, Facts, Missing, checked, one_line, read, run, which, word
+from console.probe.facts_ground import (
+    MAX_OUTPUT,
+    PROC,
+    Facts,
+    Missing,
+    checked,
+    one_line,
+    read,
+    run,
+    silent,
+    which,
+    word,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -68,7 +80,6 @@ def by_socket(facts: Facts, target: str) -> Any:
         line.connect(path)
     except (OSError, ValueError, AttributeError):
         raise NotBySocket from None
-    silent = Missing(f"{facts.cli} gave no answer in {facts.limit_s:g} s")
     data = bytearray()
     end = time.monotonic() + facts.limit_s
     with line:
@@ -80,9 +91,9 @@ def by_socket(facts: Facts, target: str) -> Any:
                     break
                 data += block
                 if time.monotonic() > end:
-                    raise silent
+                    raise silent(facts.cli, facts.limit_s)
         except socket.timeout:  # noqa: UP041 - another class than TimeoutError before Python 3.10
-            raise silent from None
+            raise silent(facts.cli, facts.limit_s) from None
         except OSError as error:
             raise Missing(f"{facts.cli}: {path}: {error.strerror}") from None
     head, _, body = bytes(data).partition(b"\r\n\r\n")

@@ -68,6 +68,16 @@ def which(name: str, path: str | None = None) -> str | None:
     return None
 
 
+def silent(what: str, limit_s: float) -> Missing:
+    """No answer in time. What more than its processors have asked of a node is said too: then it may only be slow."""
+    try:
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    except OSError:
+        load, cores = 0.0, 1
+    busy = f" (load {load:.0f} on {cores} cores)" if load > cores else ""
+    return Missing(f"{what} gave no answer in {limit_s:g} s{busy}")
+
+
 def run(argv: list[str], limit_s: float) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a child that is not waited for beyond its limit, not even to be reaped:
     one stuck in the kernel cannot be killed."""
@@ -95,7 +105,7 @@ def run(argv: list[str], limit_s: float) -> tuple[int, str, str]:
         status = child.wait(max(0.05, end - time.monotonic()))
     except subprocess.TimeoutExpired:
         child.kill()
-        raise Missing(f"{os.path.basename(argv[0])} gave no answer in {limit_s:g} s") from None
+        raise silent(os.path.basename(argv[0]), limit_s) from None
     return status, texts.get("out", ""), texts.get("err", "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -20,6 +21,9 @@ from console.transport.base import Fleet, Link, TransportError
 
 # What one question on a node may take; the program itself ends after twice that and a second.
 QUESTION_LIMIT_S: Final = 8.0
+# How much longer a busy node's container engine is waited for the second time.
+PATIENCE: Final = 2.0
+_SLOW: Final = re.compile(r"gave no answer in [0-9.]+ s \(load ")
 
 
 @cache
@@ -82,11 +86,29 @@ async def node_facts(
     ask: Mapping[str, Any] | None = None,
     only: Sequence[str] = (),
 ) -> NodeFacts | Absent:
-    """Facts of one node. Never raises for what the node or the way to it does."""
+    """Facts of one node. Never raises for what the node or the way to it does.
+
+    A container engine that gave no answer in time on a node with more work than processors is asked once more, with
+    twice the time: slow is not dead. A node that is not busy is not waited for again."""
+
+    async def told(factor: float) -> NodeFacts | Absent:
+        return await ask_facts(
+            link, node, images, timeout=factor * timeout, paths=paths, wall=wall, ask=ask, only=only, factor=factor
+        )
+
     try:
-        return await ask_facts(link, node, images, timeout=timeout, paths=paths, wall=wall, ask=ask, only=only)
+        facts = await told(1.0)
+        return await told(PATIENCE) if only_slow(facts) else facts
     except TransportError as error:
         return Absent(f"{error.trouble}: {error.what}")
+
+
+def only_slow(facts: NodeFacts | Absent) -> bool:
+    """The container engine's answer is missing, and the node says that it has more to do than it has processors."""
+    if isinstance(facts, Absent):
+        return False
+    asked = (facts.container_version, facts.image_ids)
+    return any(isinstance(fact, Absent) and _SLOW.search(fact.reason) for fact in asked)
 
 
 async def ask_facts(
@@ -99,15 +121,16 @@ async def ask_facts(
     wall: Callable[[], float] = time.time,
     ask: Mapping[str, Any] | None = None,
     only: Sequence[str] = (),
+    factor: float = 1.0,
 ) -> NodeFacts | Absent:
-    """Facts of one node; Absent when it answered without a report. Raises TransportError, whose remedy
-    `node_facts` has no place for."""
+    """Facts of one node; Absent when it answered without a report. factor: of the time that one question may take.
+    Raises TransportError, whose remedy `node_facts` has no place for."""
     asked = dict.fromkeys([*(p for p in (node.hf_cache,) if p), *paths])
     request: dict[str, Any] = {
         "cli": node.container_cli,
         "images": list(images),
         "paths": list(asked),
-        "limit_s": max(0.5, min(QUESTION_LIMIT_S, (timeout - 2.0) / 2)),
+        "limit_s": max(0.5, min(factor * QUESTION_LIMIT_S, (timeout - 2.0) / 2)),
     }
     if ask is not None:
         request.update(ask)

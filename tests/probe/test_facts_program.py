@@ -170,8 +170,8 @@ def test_a_dead_daemon_is_an_answer_and_costs_no_other_fact(tmp_path: Path) -> N
     facts = run({"cli": "docker", "images": ["x"], "limit_s": 0.5}, commands=commands)
     assert time.monotonic() - began < 5
     assert facts.container_cli == "docker"
-    assert facts.container_version == Absent("docker gave no answer in 0.5 s")
-    assert facts.image_ids == Absent("docker gave no answer in 0.5 s")
+    for silent in (facts.container_version, facts.image_ids):  # what else keeps this machine busy may stand behind it
+        assert isinstance(silent, Absent) and silent.reason.startswith("docker gave no answer in 0.5 s")
     assert facts.gpu_names == ("NVIDIA GB10",)
     assert facts.gpu_driver == Absent("nvidia-smi says [N/A]")
 

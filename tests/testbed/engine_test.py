@@ -257,7 +257,7 @@ def test_a_missing_peer_is_named_while_the_head_waits_and_is_the_cause_at_the_de
     folder = two.state / "recipes" / "short"
     folder.mkdir(parents=True)
     text = (ROOT / "recipes" / RECIPE / "recipe.toml").read_text()
-    (folder / "recipe.toml").write_text(text.replace("ready_timeout_s = 900", "ready_timeout_s = 150"))
+    (folder / "recipe.toml").write_text(text.replace("ready_timeout_s = 900", "ready_timeout_s = 180"))
     launching = two.start("--recipes", str(folder.parent), "launch", "short", "--nodes", "2", "--follow")
     try:
         processes.until(lambda: stopped(two.bed[2]), 60, "rank 1's engine stands still from its first moments")
@@ -300,15 +300,14 @@ def test_a_missing_peer_is_named_while_the_head_waits_and_is_the_cause_at_the_de
 
 
 def stopped(host: Host) -> bool:
-    """Stop the processes of the host's only container, before its engine has said anything; False: none is there."""
+    """Stop the engine in the host's only container, under the container's init, before it has said anything; False:
+    there is none yet."""
     names = host.containers()
-    if not names:
-        return False
-    pid = int(host.docker("inspect", "--format", "{{.State.Pid}}", names[0]).stdout.strip() or 0)
-    if pid <= 0:
-        return False
-    host.exec("kill", f"-{int(signal.SIGSTOP)}", str(pid))
-    return True
+    init = host.docker("inspect", "--format", "{{.State.Pid}}", names[0]).stdout.strip() if names else "0"
+    engines = host.exec("pgrep", "-P", init, check=False).stdout.split() if init not in ("", "0") else []
+    if engines:
+        host.exec("kill", f"-{int(signal.SIGSTOP)}", *engines)
+    return bool(engines)
 
 
 def test_a_console_that_is_killed_in_mid_boot_loses_no_line(two: Console) -> None:
