@@ -332,8 +332,12 @@ class DiskWorld:
     async def _console(self, settings: Settings) -> int:
         import asyncio
 
+        from console.transport.turns import keep_what_stays, kept_for_good
+
         async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
-            await asyncio.to_thread(_load_console)
+            with kept_for_good():
+                await asyncio.to_thread(_load_console)
+            keep_what_stays()
             from console.files.night_store import NightStore
             from console.services.night_cut import told
             from console.tui.app import run_console_async

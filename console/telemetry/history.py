@@ -55,14 +55,20 @@ class Series:
 
     def recent(self, seconds: int, now: float) -> list[float | None]:
         """The last `seconds` (at most 600) one by one, the newest last; None where nothing was sampled."""
+        count = min(seconds, FINE_S)
         end = math.floor(now)
-        return [self._second(s) for s in range(end - min(seconds, FINE_S) + 1, end + 1)]
-
-    def _second(self, second: int) -> float | None:
-        if self._at is None or second > self._at or second <= self._at - FINE_S:
-            return None
-        value = self._fine[second % FINE_S]
-        return None if math.isnan(value) else value
+        first = end - count + 1
+        if self._at is None:
+            return [None] * max(0, count)
+        # What is kept of that: `known` seconds from `since` on, which may go round the end of the ring.
+        since, until = max(first, self._at - FINE_S + 1), min(end, self._at)
+        known = until - since + 1
+        if known <= 0:
+            return [None] * max(0, count)
+        at = since % FINE_S
+        ring = self._fine[at : at + known] + self._fine[: max(0, at + known - FINE_S)]
+        values = [None if value != value else value for value in ring]
+        return [None] * (since - first) + values + [None] * (end - until)
 
     def minutes(self, count: int, now: float) -> list[tuple[float, float] | None]:
         """Least and most of each of the last `count` minutes (at most 720), the newest last; None for a gap."""

@@ -73,8 +73,8 @@ class NodePane(Pane):
         self.words = ""
         self._snapshot: Snapshot | None = None
         self._stand = Standouts()
-        self._histories: dict[str, Sequence[float | None]] = {}
-        self._history_at = -1.0
+        self._figures: dict[str, tuple[object, Figures]] = {}
+        self._histories: dict[str, tuple[float, Sequence[float | None]]] = {}
 
     def compose(self) -> ComposeResult:
         yield Grid(id="nodes")
@@ -104,7 +104,7 @@ class NodePane(Pane):
         self.draw()
 
     def on_resize(self, _event: events.Resize) -> None:
-        self._history_at = -1.0
+        self._histories.clear()
         self.draw()
 
     def draw(self) -> None:
@@ -114,33 +114,35 @@ class NodePane(Pane):
         width = max(20, self.size.width - 1)
         names = max((len(safe(n.node.name)) for n in snapshot.nodes), default=6)
         look = Look(width, self.glyphs, min(14, max(4, names)), self.sort)
-        all_views = [(view, figures_of(view)) for view in snapshot.nodes]
+        all_views = [(view, self._figures_of(view)) for view in snapshot.nodes]
         self._stand = standouts([(v.node.name, f) for v, f in all_views if v.state == "fresh"])
         shown = [pair for pair in all_views if self._wanted(pair[0])]
         shown = sorted_views(shown, self.sort)
-        self._read_histories(shown, look.spark_width)
-        rows = [
-            LateRow(
-                v.node.name,
-                1 if look.wide else 2,
-                partial(lines, v, f, self._stand, look, self._histories.get(v.node.name, ())),
-            )
-            for v, f in shown
-        ]
+        height, now, stand = 1 if look.wide else 2, self.hub.now(), self._stand
+
+        def row(view: NodeView, figures: Figures) -> tuple[Line, ...]:
+            return lines(view, figures, stand, look, self._history(view.node.name, look.spark_width, now))
+
+        rows = [LateRow(v.node.name, height, partial(row, v, f)) for v, f in shown]
         totals = {f.total for _, f in all_views if f.total is not None}
         self.grid.set_content(header(look, max(totals) if totals else None), rows)
         self.set_title(self._heading(snapshot, len(shown)))
         self._draw_detail(width)
 
-    def _read_histories(self, shown: Sequence[tuple[NodeView, Figures]], points: int) -> None:
-        """History moves slowly: it is read at 1 Hz, the figures as often as they change."""
-        now = self.hub.now()
-        if now - self._history_at < 1.0 and all(v.node.name in self._histories for v, _ in shown):
-            return
-        self._history_at = now
-        for view, _ in shown:
-            name = view.node.name
-            self._histories[name] = self.hub.series(name, "mem_used", seconds=HISTORY_S, points=points)
+    def _figures_of(self, view: NodeView) -> Figures:
+        """Of a hundred nodes few have spoken since the last picture."""
+        kept = self._figures.get(view.node.name)
+        if kept is None or kept[0] is not view.sample:
+            kept = self._figures[view.node.name] = (view.sample, figures_of(view))
+        return kept[1]
+
+    def _history(self, name: str, points: int, now: float) -> Sequence[float | None]:
+        """Of the rows that are looked at. It moves slowly: read at 1 Hz, the figures as often as they change."""
+        kept = self._histories.get(name)
+        if kept is None or not 0.0 <= now - kept[0] < 1.0 or len(kept[1]) != points:
+            values = self.hub.series(name, "mem_used", seconds=HISTORY_S, points=points)
+            kept = self._histories[name] = (now, values)
+        return kept[1]
 
     def _wanted(self, view: NodeView) -> bool:
         if not self.words:

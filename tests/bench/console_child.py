@@ -18,7 +18,7 @@ from console.assemble import DiskWorld
 from console.base.absent import known
 from console.cli.parser import build_parser
 from console.services.hub import HubApi
-from console.transport.turns import FewAtOnce
+from console.transport.turns import FewAtOnce, keep_what_stays, kept_for_good
 from console.tui.app import run_console_async
 
 BEAT_S = 0.05
@@ -102,6 +102,9 @@ class Meter:
 
 async def console(cluster: str, result: Path, seconds: float, settle: float) -> int:
     args: argparse.Namespace = build_parser().parse_args(["--cluster", cluster, "status"])
+    with kept_for_good():
+        pass  # all is loaded
+    keep_what_stays()
     world = DiskWorld(args)
     hub = world.make_hub(world.cluster())
     task = asyncio.create_task(Meter(hub, result, seconds, settle).run())

@@ -37,6 +37,18 @@ def test_history_keeps_gaps_and_the_newest_is_last() -> None:
     assert Series().recent(3, 10.0) == [None, None, None]
 
 
+def test_history_is_read_across_the_end_of_its_ring() -> None:
+    series = Series()
+    for second in range(FINE_S - 3, FINE_S + 4):
+        if second != FINE_S + 1:
+            series.add(second, float(second))
+    f = float(FINE_S)
+    assert series.recent(6, FINE_S + 3) == [f - 2, f - 1, f, None, f + 2, f + 3]
+    assert series.recent(4, FINE_S + 5) == [f + 2, f + 3, None, None]
+    assert series.recent(3, FINE_S - 1) == [f - 3, f - 2, f - 1]
+    assert series.recent(3, FINE_S - 4) == [None, None, None] and series.recent(2, 5.0) == [None, None]
+
+
 def test_history_forgets_what_is_older_than_its_ring() -> None:
     series = Series()
     series.add(0, 7.0)
