@@ -76,6 +76,7 @@ class CauseCollector:
         self._log_at: float | None = None
         self._batch: list[Record] = []
         self._told = -1
+        self._position = -1
 
     @property
     def alarming(self) -> bool:
@@ -99,33 +100,39 @@ class CauseCollector:
                 # The way of nearly every line: it must cost next to nothing.
                 start = record.text[:7]
                 if start in telling:
-                    self._timed(position)
+                    self._position = position
                     self._said(start, record)
                 if not record.index & every:
                     self._lag(record)
             elif record.kind != "progress" and record.level != "DEBUG":
                 if record.hints is None or record.hints.fault or self._open or self._follow is not None:
-                    self._timed(position)
+                    self._position = position
                     self._look(record)
                 self._lag(record)
-        self._timed(len(batch) - 1)
+        self._position = len(batch) - 1
+        log_at = self._now()
         self._batch = []
         self.records += len(batch)
         last = batch[-1]
         if self._first is None:
             self._first = Mark(batch[0].index, batch[0].docker_at, batch[0].log_at)
-        self._last = Mark(last.index, last.docker_at, self._log_at)
+        self._last = Mark(last.index, last.docker_at, log_at)
         self._lines = last.index + 1
         self._tail.extend(record.text[:_SHOWN] for record in batch[-_TAIL:])
 
-    def _timed(self, position: int) -> None:
-        """The engine's own time by this record: its own, or that of the last one before it that has one."""
-        for earlier in range(position, self._told, -1):
+    def _now(self) -> float | None:
+        """The engine's own time by the record that is looked at: its own, or that of the last one before it that has
+        one."""
+        for earlier in range(self._position, self._told, -1):
             at = self._batch[earlier].log_at
             if at is not None:
                 self._log_at = at
                 break
-        self._told = position
+        self._told = self._position
+        return self._log_at
+
+    def _mark(self, record: Record) -> Mark:
+        return Mark(record.index, record.docker_at, self._now())
 
     def trail(self) -> Trail:
         return Trail(
@@ -148,15 +155,14 @@ class CauseCollector:
     def _said(self, start: str, record: Record) -> None:
         """An ordinary line that matters all the same."""
         text = record.text
-        mark = Mark(record.index, record.docker_at, self._log_at)
         if start == "Applica":
             if self._ready is None and "Application startup complete" in text:
-                self._ready = mark
+                self._ready = self._mark(record)
             return
         if start == "Engine ":
             if _STILL.search(text):
                 if self._still == 0:
-                    self._still_from = mark
+                    self._still_from = self._mark(record)
                 self._still += 1
             elif "generation throughput" in text:
                 self._still, self._still_from = 0, None
@@ -164,7 +170,7 @@ class CauseCollector:
             # A teardown after a failure says the same: only what comes before any failure is a stop. A traceback that
             # is being written is a failure: the teardown's lines stand between its own.
             if self._stop is None and not self.died and not self._open:
-                self._stop = mark
+                self._stop = self._mark(record)
         else:
             self._match(record, (record.process, record.pid, record.kind == "engine"), False)
 
@@ -206,7 +212,7 @@ class CauseCollector:
             self._chain.add(key)
             return
         if self._ready is None and FIRED_UP in text:
-            self._ready = Mark(record.index, record.docker_at, self._log_at)
+            self._ready = self._mark(record)
             return
         orphan = record.kind == "raw" and record.level is None and ORPHAN.match(text) is not None
         self._match(record, key, orphan)
@@ -222,7 +228,7 @@ class CauseCollector:
                     trace.start,
                     record.index,
                     record.docker_at,
-                    self._log_at,
+                    self._now(),
                     record.level,
                     record.process,
                     tuple(trace.frames),
@@ -235,7 +241,7 @@ class CauseCollector:
     def _match(self, record: Record, key: _Key, traced: bool, frames: Iterable[str] = ()) -> bool:
         """Keep what signatures say of the line; whether a cause, a wrapper or a victim's words are among it."""
         text = record.text
-        found = matches(text)
+        found = matches(text, None if record.hints is None else record.hints.signatures)
         if traced and any("persistent_topk" in frame for frame in frames):
             found = matches("persistent_topk") + found
         if not found:
@@ -244,7 +250,7 @@ class CauseCollector:
         for signature, values in found[:3]:
             if signature is STOPPING:
                 if self._stop is None and not self.died:
-                    self._stop = Mark(record.index, record.docker_at, self._log_at)
+                    self._stop = self._mark(record)
                 continue
             if signature.cls == "head_gone" or _WAITS in text:
                 self._repeats += 1
@@ -261,7 +267,7 @@ class CauseCollector:
                     values,
                     record.index,
                     record.docker_at,
-                    self._log_at,
+                    self._now(),
                     record.level,
                     record.process,
                     record.kind,

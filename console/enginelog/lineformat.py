@@ -17,6 +17,7 @@ HEAD: Final = re.compile(rf"(?:{_PROC})?{_ENGINE}")
 _REST: Final = rf"(?:(\([A-Za-z_][\w.\-]{{0,63}} pid=\d{{1,10}}\)) ?)?(?:{_ENGINE})?(.*)$"
 LINE: Final = re.compile(rf"()(){_REST}", re.DOTALL)
 STAMPED_LINE: Final = re.compile(rf"(?:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d)\.([0-9]{{9}})Z )?{_REST}", re.DOTALL)
+STAMPED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.[0-9]{9}Z ")
 PROCESS: Final = re.compile(_PROC.replace(r"(?:, ip=[^)\s]{1,64})?", r"(?:, ip=([^)\s]{1,64}))?"))
 # Docker writes nine digits and Z; podman and nerdctl may write fewer, and the node's own offset.
 STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)")
@@ -89,6 +90,12 @@ def epoch_seconds(second: str, zone: str) -> float | None:
         at = _epoch(second[:17] + "00", "Z")
         base = _remembered(_epoch_minutes, second[:17], -1e18 if at is None else at)
     return base + int(second[17:]) if base > -1e17 else None
+
+
+def stamp_seconds(line: str) -> float | None:
+    """Epoch seconds of the stamp with nine digits and Z that begins a line; None if there is no such moment."""
+    second = epoch_seconds(line[:17] + "00", "Z")
+    return None if second is None or line[17] > "5" else second + float(line[17:29])
 
 
 def _epoch(second: str, zone: str) -> float | None:

@@ -41,6 +41,11 @@ class Listener(Passage):
         self._known[name] = value
         self._numbers = None
 
+    def _first(self, name: str, pattern: re.Pattern[str], text: str) -> None:
+        """What a pattern finds first is kept under a name."""
+        if name not in self._known and (found := pattern.search(text)):
+            self._know(name, found[1])
+
     def _take(self, name: str, pattern: re.Pattern[str], text: str, *, once: bool = True) -> float | None:
         """The number that a pattern finds, kept under a name."""
         found = pattern.search(text)
@@ -63,48 +68,42 @@ class Listener(Passage):
     def _on_architecture(self, text: str, record: Record) -> None:
         if record.pid in self._architectures or len(self._architectures) < MOST_WRITERS:
             self._architectures[record.pid] = self._architectures.get(record.pid, 0) + 1
-        if found := say.ARCHITECTURE.search(text):
-            self._know("architecture", found[1], once=True)
+        self._first("architecture", say.ARCHITECTURE, text)
 
     def _on_max_len(self, text: str, record: Record) -> None:
-        if found := say.MAX_LEN.search(text):
-            self._know("max_model_len", int(found[1]), once=True)
+        if "max_model_len" not in self._known and (found := say.MAX_LEN.search(text)):
+            self._know("max_model_len", int(found[1]))
 
     def _on_cast(self, text: str, record: Record) -> None:
-        if found := say.CAST.search(text):
-            self._know("dtype", found[1], once=True)
+        self._first("dtype", say.CAST, text)
 
     def _on_node_rank(self, text: str, record: Record) -> None:
-        if found := say.NODE_RANK.search(text):
-            self._know("node_rank", int(found[1]), once=True)
+        if "node_rank" not in self._known and (found := say.NODE_RANK.search(text)):
+            self._know("node_rank", int(found[1]))
 
     def _on_engram_config(self, text: str, record: Record) -> None:
         # Inferred until the tables themselves say where they went: the config chooses between GPU and pinned host.
-        if found := say.OFFLOAD.search(text):
-            self._know("engram_mode", "pinned host" if found[1] == "True" else "gpu", once=True)
+        if "engram_mode" not in self._known and (found := say.OFFLOAD.search(text)):
+            self._know("engram_mode", "pinned host" if found[1] == "True" else "gpu")
 
     def _on_eager(self, text: str, record: Record) -> None:
         self._know("eager", True)
         self._skipped |= {Stage.GRAPHS, Stage.WARMUP}
 
     def _on_engine(self, text: str, record: Record) -> None:
-        if found := say.ENGINE_VERSION.search(text):
-            self._know("version", found[1] or found[2], once=True)
-        if found := say.ENGINE_DTYPE.search(text):
-            self._know("dtype", found[1], once=True)
-        if found := say.HEAD_ADDRESS.search(text):
-            self._know("master", found[1], once=True)
+        if "version" not in self._known and (found := say.ENGINE_VERSION.search(text)):
+            self._know("version", found[1] or found[2])
+        self._first("dtype", say.ENGINE_DTYPE, text)
+        self._first("master", say.HEAD_ADDRESS, text)
 
     def _on_leader(self, text: str, record: Record) -> None:
-        if found := say.LEADER_WORLD.search(text):
-            self._know("world_size", int(found[1]), once=True)
+        if "world_size" not in self._known and (found := say.LEADER_WORLD.search(text)):
+            self._know("world_size", int(found[1]))
 
     def _on_attention(self, text: str, record: Record) -> None:
         if "vit" in text or "MMEncoder" in text:
             return
-        if found := say.ATTENTION.search(text):
-            self._know("attention_backend", found[1], once=True)
+        self._first("attention_backend", say.ATTENTION, text)
 
     def _on_moe(self, text: str, record: Record) -> None:
-        if found := say.MOE.search(text):
-            self._know("moe_backend", found[1], once=True)
+        self._first("moe_backend", say.MOE, text)

@@ -26,7 +26,7 @@ PHRASES: Final = {
     "nccl_version": r"NCCL version |==\d",
     "network": r"NET/|Using network ",
     "nccl": r"NCCL INFO|SymmMemCommunicator|FlashInfer All Reduce|Custom collectives",
-    "model": r"Loading model from scratch|Starting to load model|Using V\d Model Runner",
+    "model": r"Loading model from scratch|Starting to load model|Using V\d+ Model Runner",
     "filesystem": r"Filesystem type for checkpoints",
     "weights": r"Loading weights took",
     "loaded": r"Model loading took",
@@ -47,7 +47,7 @@ PHRASES: Final = {
     "stats": r"Avg prompt throughput|SpecDecoding metrics",
     "stopping": r"\[shutdown\]",
     "fatal": r"WorkerProc (?:failed|hit an|init)|EngineCore (?:failed|encountered)|Engine core init"
-    r"|VllmWorker-\d{1,6} died",
+    r"|VllmWorker-\d+ died",
     "sgl_arguments": r"ServerArgs\(",
     "sgl_rendezvous": r"Init torch distributed begin",
     "sgl_joined": r"Init torch distributed ends",
@@ -57,9 +57,12 @@ PHRASES: Final = {
     "sgl_graphs": r"Capture cuda graph (?:begin|end)",
     "sgl_ready": r"The server is fired up and ready",
 }
+# Phrases that name a digit, or bound how long a part is that may hold some: where a text's digits are not at hand, one
+# cannot tell for sure that such a phrase is in it.
+COUNTING: Final = frozenset({"attention", "served"})
 MATTERS: Final = re.compile("|".join(PHRASES.values()))
-_EACH: Final = {name: re.compile(phrase) for name, phrase in PHRASES.items()}
-SERVED: Final = _EACH["served"]
+EACH: Final = {name: re.compile(phrase) for name, phrase in PHRASES.items()}
+SERVED: Final = EACH["served"]
 _KNOWN: Final = 512
 
 
@@ -79,13 +82,14 @@ class Index:
     def name(self, words: str) -> str:
         known = self._names.get(words)
         if known is None:
-            known = next(name for name, phrase in _EACH.items() if phrase.fullmatch(words))
+            known = next(name for name, phrase in EACH.items() if phrase.fullmatch(words))
             if len(self._names) < _KNOWN:
                 self._names[words] = known
         return known
 
 
-_NUM: Final = r"(\d[\d,]{0,19}(?:\.\d{1,12})?)"
+# It gives nothing back: what follows it is never a digit.
+_NUM: Final = r"(\d[\d,]{0,19}+(?:\.\d{1,12}+)?+)"
 VERSION: Final = re.compile(r"version (\S{1,100})")
 ENGINE_VERSION: Final = re.compile(r"vLLM \(v(\S{1,100}?)\)|LLM engine \(v(\S{1,100}?)\)")
 ARGUMENTS: Final = re.compile(r"non-default args: (\{.*)")

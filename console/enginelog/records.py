@@ -3,100 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from console.base.secrets import MASK
 from console.base.text import clean_line
 from console.enginelog import lineformat as shape
 from console.enginelog.conceal import SECRET_HINTS, conceal_arguments
-from console.enginelog.pieces import (
-    LINE_HEAD,
-    LINE_LIMIT,
-    LINE_TAIL,
-    SEARCH_LIMIT,
-    Piece,
-    bounded,
-    clean,
-    headless,
-    is_compose,
-)
-from console.enginelog.skeleton import DIGITS, Hints, Plans
+from console.enginelog.longway import LongWay
+from console.enginelog.pieces import LINE_HEAD, LINE_LIMIT, LINE_TAIL, bounded, clean
+from console.enginelog.record import TEXT_LIMIT, Draft, Record, Spans, docker_lag, writer_of
+from console.enginelog.skeleton import CR, DIGITS, INDENTED, Manifold, Plans
 
-TEXT_LIMIT: Final = 8192
-# Docker cuts a line into entries of 16 KiB and stamps each; in characters of four bytes that is 4096.
-_MID_STAMP_FROM: Final = 4096
-_MAX_OPEN: Final = 256
-_EARLIER_LIMIT: Final = 16 * 1024
-_AFTER_CR: Final = 1
-_IN_TRACEBACK: Final = 2
-_CHAINED: Final = ("During handling of the above", "The above exception was the direct cause")
+__all__ = ["TEXT_LIMIT", "Decoder", "Record", "docker_lag"]
 
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One message of one rank.
-
-    index: 0-based physical line in that rank's stream; two records split from one line share it.
-    docker_at: epoch seconds of the `docker logs -t` stamp. log_at: the engine's own time, which has neither year nor
-    zone: seconds from the start of an unnamed leap year, to be compared by `lineformat.elapsed`.
-    level: DEBUG INFO WARNING ERROR CRITICAL, or None where the line says none.
-    process: "APIServer", "EngineCore", "Worker_TP3", "MainProcess"; the innermost where launchers stack prefixes;
-    "name ip=address" where Ray says on which node it runs.
-    source: "file.py:123"; it changes with every build, so nothing may match on it.
-    text: the message: no escapes, no control codes, secrets masked, at most TEXT_LIMIT characters.
-    continuation: a further line of the message before it (traceback lines; header lines after a `\\r\\n`).
-    kind: engine, nccl, torch, uvicorn, progress, raw.
-    earlier: what a progress line overwrote by `\\r`, raw, for `progress.steps`; empty elsewhere.
-    hints: what the text can say, where its shape is known; None: nobody has looked.
-    """
-
-    rank: int | None
-    index: int
-    docker_at: float | None
-    log_at: float | None
-    level: str | None
-    process: str | None
-    pid: int | None
-    source: str | None
-    text: str
-    continuation: bool
-    kind: str
-    earlier: str = ""
-    hints: Hints | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(slots=True)
-class _Draft:
-    """Record's mutable twin, with the same slots in the same order: it becomes a Record by changing its class, which is
-    four times as fast as a frozen dataclass's own constructor."""
-
-    rank: int | None
-    index: int
-    docker_at: float | None
-    log_at: float | None
-    level: str | None
-    process: str | None
-    pid: int | None
-    source: str | None
-    text: str
-    continuation: bool
-    kind: str
-    earlier: str = ""
-    hints: Hints | None = None
-
-
+_MOST_WRITERS: Final = 256
+_FIVE: Final = ord("5")
 _PLANS: Final = Plans()
-
-
-def docker_lag(record: Record) -> float | None:
-    """Seconds by which the docker stamp is later than the line's own time, taking the container's clock for UTC (engine
-    images set no zone); minutes of it mean a node that thrashes. None where either time is missing."""
-    if record.docker_at is None or record.log_at is None:
-        return None
-    day, seconds = divmod(record.docker_at, shape.DAY)
-    begins = shape.day_of_year(day)
-    return None if begins is None else shape.elapsed(record.log_at, begins + seconds)
 
 
 class Decoder:
@@ -107,18 +29,15 @@ class Decoder:
     def __init__(
         self, rank: int | None = None, docker_timestamps: bool | None = None, secrets: Iterable[str] = ()
     ) -> None:
-        self.rank = rank
         self.lines = 0
+        self._rank = rank
         self._stamps = docker_timestamps is not False
         self._secrets = tuple({part for s in secrets for part in s.splitlines() if len(part) >= 4})
         self._held = bytearray()
         self._dropped = False
-        self._open: dict[tuple[str | None, int | None, bool], int] = {}
-        self._writers: dict[str, tuple[str, int]] = {}
-        self._second = ""
-        self._second_at: float | None = None
-        self._log_text = ""
-        self._log_at: float | None = None
+        self._writers: dict[str | bytes, tuple[str | None, int | None]] = {}
+        self._way = LongWay(rank, self._stamps)
+        self.long = 0
 
     def feed(self, data: bytes) -> list[Record]:
         """Records of the lines that `data` completes; the rest is held for the next call."""
@@ -171,275 +90,106 @@ class Decoder:
             self._dropped = True
 
     def _lines(self, data: bytes) -> list[Record]:
-        text = data.decode("utf-8", errors="replace")
-        if self._secrets and any(secret in text for secret in self._secrets):
-            text = self._conceal(text)
-            data = text.encode()
-        lines = text.split("\n")
+        if self._secrets and self._echoes(data):
+            data = self._conceal(data.decode("utf-8", errors="replace")).encode()
+        lines = data.split(b"\n")
         out: list[Record] = []
         if self._stamps:
             self._planned(lines, data.translate(DIGITS).split(b"\n"), out)
         else:
             for index, line in enumerate(lines, self.lines):
-                self._line(line, index, out)
+                self._add(line, index, None, out)
         self.lines += len(lines)
         return out
 
-    def _planned(self, lines: list[str], skeletons: list[bytes], out: list[Record]) -> None:
+    def _echoes(self, data: bytes) -> bool:
+        """Whether a secret is in it: also one that was itself read from bytes that are no text."""
+        if any("\ufffd" in secret for secret in self._secrets):
+            text = data.decode("utf-8", errors="replace")
+            return any(secret in text for secret in self._secrets)
+        return any(secret.encode("utf-8", "replace") in data for secret in self._secrets)
+
+    def _planned(self, lines: list[bytes], skeletons: list[bytes], out: list[Record]) -> None:
         """Lines of known shapes by their plans, the others the long way. Dense, because all that comes goes through."""
-        known, new, rank, writers, opened = _PLANS.known, object.__new__, self.rank, self._writers, self._open
-        last, last_at, clock, clock_at = "", 0.0, "", self._log_at
-        for index, (line, skeleton) in enumerate(zip(lines, skeletons, strict=True), self.lines):
-            plan = known.get(skeleton)
-            if plan is None:
-                self._line(line, index, out)
-                _PLANS.meet(skeleton)
-                continue
-            stamped, paren, paren_end, stamp, source, source_end, pid, pid_end, start, end, level, kind, flags = plan
-            cr, turns, hints = flags
-            draft = new(_Draft)
+        known, meet, add = _PLANS.known, _PLANS.meet, self._add
+        minute, minute_at = b"", 0.0
+        new, rank = object.__new__, self._rank
+        opened, continues = self._way.open, self._way.continues
+        for index, (line, row) in enumerate(zip(lines, map(known.get, skeletons), strict=True), self.lines):
+            if row.__class__ is not tuple:
+                if row is None:
+                    row = meet(skeletons[index - self.lines])
+                if row.__class__ is not tuple:
+                    add(line, index, row, out)  # type: ignore[arg-type]
+                    continue
+            stamped, timed, start, end, level, kind, hints, flow, spans = row  # type: ignore[misc]
+            draft = new(Draft)
             if stamped:
-                minute = line[:17]
-                if minute != last or line[17] > "5":
-                    found = shape.epoch_seconds(minute + "00", "Z")
-                    if found is None or line[17] > "5":
-                        self._line(line, index, out)
+                if line[:17] != minute or line[17] > _FIVE:
+                    found = shape.epoch_seconds(line[:19].decode(), "Z")
+                    if found is None:
+                        add(line, index, None, out)
                         continue
-                    last, last_at = minute, found
-                draft.docker_at = last_at + int(line[17:19]) + int(line[20:29]) / 1e9
+                    minute, minute_at = line[:17], found - int(line[17:19])
+                draft.docker_at = minute_at + float(line[17:29])
             else:
                 draft.docker_at = None
-            if paren >= 0:
-                who = line[paren:paren_end]
-                draft.process, draft.pid = writers.get(who) or self._writer(who)
-            else:
-                draft.process = draft.pid = None
-            if pid >= 0:
-                draft.pid = int(line[pid:pid_end])
-            if stamp >= 0:
-                if line[stamp : stamp + 14] != clock:
-                    clock = line[stamp : stamp + 14]
-                    clock_at = shape.log_seconds(clock)
-                draft.log_at = clock_at
-            else:
+            if not timed:
                 draft.log_at = None
             draft.rank = rank
             draft.index = index
             draft.level = level
-            draft.source = line[source:source_end] if source >= 0 else None
-            draft.text = said = line[start:end]
+            draft.text = said = line[start:end].decode()
             draft.kind = kind
-            draft.earlier = ""
             draft.hints = hints
-            if cr or turns or opened:
-                draft.continuation = self._continues((draft.process, draft.pid, kind == "engine"), said, cr)
+            draft._line = line  # type: ignore[misc]  # its base has the slot
+            draft._spans = spans  # type: ignore[misc]
+            if opened or flow > INDENTED:
+                draft.process, draft.pid = process, pid = self._writer(line, spans)
+                key = (process, pid, kind == "engine")
+                draft.continuation = continues(key, said, flow >= CR) if flow or key in opened else False
             else:
-                draft.continuation = False
+                draft.continuation = flow == INDENTED
             draft.__class__ = Record  # type: ignore[assignment]
             out.append(draft)  # type: ignore[arg-type]
 
-    def _line(self, line: str, index: int, out: list[Record]) -> None:
-        """Any line, whatever its shape."""
-        line = conceal_arguments(line)
-        found = (shape.STAMPED_LINE if self._stamps else shape.LINE).match(line)
-        assert found is not None  # every part of the shape may be missing
-        level: str | None
-        source: str | None
-        second, nanos, paren, level, stamp, source, said = found.groups("")
-        cr = False
-        if not said.isprintable():
-            if not level and said[:1] == "\r" and said.replace("\r", "").isprintable():
-                steps = [step for step in said.split("\r") if step and not step.isspace()]
-                if steps and shape.BAR.search(steps[-1][-SEARCH_LIMIT:]) and not shape.LEVELS.search(said):
-                    self._bar(steps, index, second, nanos, paren, said.endswith("\r"), out)
-                    return
-            cr = said.endswith("\r")
-            body = said.rstrip("\r")
-            if not cr or not body.isprintable():
-                self._broken(line, index, out)
-                return
-            said = body
-        at: float | None = None
-        if second:
-            if second != self._second:
-                self._second, self._second_at = second, shape.epoch_seconds(second, "Z")
-            if self._second_at is None:
-                self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
-                return
-            at = self._second_at + int(nanos) / 1e9
-        if len(said) > _MID_STAMP_FROM or (level and ".py:" in said and shape.HEAD.search(said)):
-            self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
+    def _add(self, raw: bytes, index: int, manifold: Manifold | None, out: list[Record]) -> None:
+        """A line that has more to it than one text in its place, or no plan."""
+        line = raw.decode("utf-8", "replace")
+        if manifold is None:
+            self.long += 1
+            self._way.line(line, index, out)
             return
-        process, pid = self._writer(paren) if paren else (None, None)
-        log_at: float | None = None
-        if level:
-            if stamp != self._log_text:
-                self._log_text, self._log_at = stamp, shape.log_seconds(stamp)
-            log_at, kind, odd = self._log_at, "engine", False
-        elif said[:1] == "(" or ".py:" in said or " | " in said or (second == "" and said[10:11] == "T"):
-            self._odd(line.rstrip("\r"), index, None, False, None, None, cr, out)
-            return
+        plan, rows = manifold
+        if plan.tabs:
+            clear = line.rstrip("\r").replace("\t", "    ")
         else:
-            said, log_at, level, process, pid, source, kind = headless(said, process, pid)
-            odd = kind == "torch" and source is None
-        more = odd
-        if cr or self._open or said[:1] in " T":
-            more = self._continues((process, pid, kind == "engine"), said, cr) or odd
-        out.append(Record(self.rank, index, at, log_at, level, process, pid, source, said, more, kind))
+            clear = clean(line.rstrip("\r")) if plan.cleaned else line
+        at = shape.stamp_seconds(clear) if plan.stamped else None
+        if plan.stamped and at is None:
+            self._add(raw, index, None, out)
+            return
+        for row, more in rows:
+            _, timed, start, end, level, kind, hints, flow, spans = row
+            draft = object.__new__(Draft)
+            draft.rank, draft.index, draft.docker_at = self._rank, index, at
+            draft.level, draft.text, draft.kind, draft.hints = level, clear[start:end], kind, hints
+            draft._line, draft._spans = clear, spans  # type: ignore[misc]
+            if not timed:
+                draft.log_at = None
+            draft.process, draft.pid = process, pid = self._writer(clear, spans)
+            key = (process, pid, kind == "engine")
+            draft.continuation = self._way.continues(key, draft.text, flow >= CR) or more
+            draft.__class__ = Record  # type: ignore[assignment]
+            out.append(draft)  # type: ignore[arg-type]
 
-    def _bar(
-        self, steps: list[str], index: int, second: str, nanos: str, paren: str, cr: bool, out: list[Record]
-    ) -> None:
-        """What `_broken` makes of a progress bar alone on its line, shorter: there are dozens to a load."""
-        at = shape.epoch_seconds(second, "Z") if second else None
-        process, pid = self._writer(paren) if paren else (None, None)
-        text = steps[-1] if len(steps[-1]) <= TEXT_LIMIT else clean_line(steps[-1], limit=TEXT_LIMIT)
-        more = self._continues((process, pid, False), text, cr)
-        at = at + int(nanos) / 1e9 if at is not None else None
-        earlier = "\r".join(steps[:-1])[-_EARLIER_LIMIT:]
-        out.append(Record(self.rank, index, at, None, None, process, pid, None, text, more, "progress", earlier))
-
-    def _writer(self, paren: str) -> tuple[str | None, int | None]:
-        """`(Worker_TP3 pid=324)` as its two parts, remembered: a stream has few writers."""
-        known = self._writers.get(paren)
+    def _writer(self, line: str | bytes, spans: Spans) -> tuple[str | None, int | None]:
+        """Who wrote a line, remembered by the words that say so: a stream has few writers."""
+        begin, end = spans.who
+        name = line[begin:end]
+        known = self._writers.get(name)
         if known is None:
-            name, _, pid = paren[1:-1].rpartition(" pid=")
-            if len(self._writers) >= _MAX_OPEN:
+            if len(self._writers) >= _MOST_WRITERS:
                 self._writers.clear()
-            known = self._writers[paren] = (name, int(pid))
+            known = self._writers[name] = writer_of(line, spans)
         return known
-
-    def _stamp(self, line: str) -> tuple[int, float | None]:
-        found = shape.STAMP.match(line)
-        if found is None:
-            return 0, None
-        second, fraction, zone = found.groups()
-        at = shape.epoch_seconds(second, zone)
-        if at is None:
-            return 0, None
-        return found.end(), at + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
-
-    def _continues(self, key: tuple[str | None, int | None, bool], text: str, cr: bool) -> bool:
-        """Whether a line goes on with the message before it from the same writer; remembers what the next needs."""
-        state = self._open.pop(key, 0)
-        more = bool(state & _AFTER_CR)
-        trace = state & _IN_TRACEBACK
-        if text.startswith("Traceback (most recent call last)"):
-            more = more or bool(trace)
-            trace = _IN_TRACEBACK
-        elif text[:1] in (" ", "\t"):
-            more = True
-        elif trace:
-            more = True
-            if text.strip() and not text.startswith(_CHAINED):
-                trace = 0
-        state = trace | (_AFTER_CR if cr else 0)
-        if state:
-            if len(self._open) >= _MAX_OPEN:
-                self._open.clear()
-            self._open[key] = state
-        return more
-
-    def _broken(self, line: str, index: int, out: list[Record]) -> None:
-        """A line with `\\r` inside, with escapes or with control codes: each segment that has a head is a record of its
-        own; of the others, which overwrote each other on a terminal, the last one counts."""
-        cr = line.endswith("\r")
-        first, *others = line.split("\r")
-        segment, at, process, pid, stamped = self._prefixes(clean(first), None, None, None)
-        shown: list[str] = [segment] if segment.strip() else []
-        headed = False
-        for raw in others:
-            if not raw or raw.isspace():
-                continue
-            if not headed and len(shown) == 1 and shown[0] is segment and shape.HEAD.search(segment):
-                headed = True
-                self._odd(shown.pop(), index, at, stamped, process, pid, cr, out)
-            if shape.LEVELS.search(raw) and shape.HEAD.search(cleaned := clean(raw)):
-                headed = True
-                self._odd(cleaned, index, at, stamped, process, pid, cr, out)
-            else:
-                shown.append(raw)
-        if shown or not headed:
-            last = ""
-            while shown and not (last := clean(shown[-1])).strip():
-                shown.pop()
-            earlier = "\r".join(shown[:-1])[-_EARLIER_LIMIT:]
-            self._odd(last, index, at, stamped, process, pid, cr, out, earlier)
-
-    def _prefixes(
-        self, text: str, at: float | None, process: str | None, pid: int | None
-    ) -> tuple[str, float | None, str | None, int | None, bool]:
-        """Text without stamp, compose prefix and process prefixes, in whatever order they are stacked."""
-        stamped = False
-        for _ in range(6):
-            if self._stamps and at is None and text[10:11] == "T":
-                start, found_at = self._stamp(text)
-                if start:
-                    text, at, stamped = text[start:], found_at, True
-                    continue
-            if found := shape.PROCESS.match(text):
-                process, pid = f"{found[1]} ip={found[3]}" if found[3] else found[1], int(found[2])
-                text = text[found.end() :]
-                continue
-            if (found := shape.COMPOSE.match(text)) and is_compose(text, found.end()):
-                text = text[found.end() :]
-                continue
-            break
-        return text, at, process, pid, stamped
-
-    def _odd(
-        self,
-        text: str,
-        index: int,
-        at: float | None,
-        stamped: bool,
-        process: str | None,
-        pid: int | None,
-        cr: bool,
-        out: list[Record],
-        earlier: str = "",
-    ) -> None:
-        """A clean line that is not just head and message: further prefixes, a second head inside, or no head at all."""
-        text, at, process, pid, again = self._prefixes(text, at, process, pid)
-        if (stamped or again) and len(text) > _MID_STAMP_FROM:
-            text = shape.MID_STAMP.sub("", text)
-        pending: list[Piece] = []
-        while True:
-            head = shape.HEAD.search(text)
-            before = text if head is None else text[: head.start()]
-            if head is None or before.strip():
-                pending.append(headless(before, process, pid))
-            if head is None:
-                break
-            owner, number, level, stamp, source = head.groups()
-            if owner is not None:
-                process, pid = owner, int(number)
-            text = text[head.end() :]
-            following = shape.HEAD.search(text)
-            said = text if following is None else text[: following.start()]
-            pending.append((said, shape.log_seconds(stamp), level, process, pid, source, "engine"))
-            if following is None:
-                break
-            text = text[following.start() :]
-        for number_, (said, log_at, level, owner, owner_pid, source, kind) in enumerate(pending):
-            said = said if len(said) <= TEXT_LIMIT else clean_line(said, limit=TEXT_LIMIT)
-            last = number_ == len(pending) - 1
-            more = self._continues((owner, owner_pid, kind == "engine"), said, cr and last)
-            if kind == "torch" and source is None:
-                more = True
-            out.append(
-                Record(
-                    self.rank,
-                    index,
-                    at,
-                    log_at,
-                    level,
-                    owner,
-                    owner_pid,
-                    source,
-                    said,
-                    more,
-                    kind,
-                    earlier if last else "",
-                )
-            )

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Final
 
-from console.enginelog.digits import any_digit, zeroed
+from console.enginelog.digits import any_digits, collapsed, takes_digits
 from console.enginelog.signatures_around import AROUND
 from console.enginelog.signatures_files import FILES
 from console.enginelog.signatures_kernels import KERNELS
@@ -18,6 +18,7 @@ from console.enginelog.signatures_node import NODE
 from console.enginelog.signatures_ranks import RANKS
 
 SIGNATURES: Final[tuple[Signature, ...]] = (*NEUTRAL, *MEMORY, *KERNELS, *FILES, *RANKS, *LAUNCHERS, *NODE, *AROUND)
+_PLACE: Final = {id(signature): place for place, signature in enumerate(SIGNATURES)}
 _BY_CLASS: Final = {s.cls: s for s in reversed(SIGNATURES) if s.kind is not Kind.BENIGN and s.action}
 # Classes that no line of a log can show: what states, launches, nodes and requests say.
 UNSEEN: Final = {
@@ -56,7 +57,8 @@ UNSEEN: Final = {
     ),
     "jit_compile_slow": ("Kernels are still being compiled.", "wait; keep the caches so that it happens once"),
 }
-_LONGEST: Final = 4000
+# Of a longer text its two ends are looked at.
+LONGEST: Final = 4000
 _NONE: Final[frozenset[str]] = frozenset()
 # Letters and digits make words; everything else parts them. A line is looked up by its words, not by every key.
 _PARTED: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
@@ -97,31 +99,54 @@ _PARTED_BYTES: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 
 
 @cache
 def _loose(signature: Signature) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
-    keys = tuple(map(zeroed, signature.keys))
+    keys = tuple(map(collapsed, signature.keys))
     try:
-        return keys, re.compile(any_digit(signature.pattern.pattern), signature.pattern.flags)
+        return keys, re.compile(any_digits(signature.pattern.pattern), signature.pattern.flags)
     except ValueError:
         return keys, None
 
 
 @cache
-def _loose_index() -> dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str] | None], ...]]:
-    """The index for zeroed texts; made at the first need: most commands read no log."""
-    out: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str] | None], ...]] = {}
+def _loose_index() -> dict[str, tuple[Signature, ...]]:
+    """The index for texts with collapsed digits; made at the first need: most commands read no log."""
+    out: dict[str, tuple[Signature, ...]] = {}
     for word, found in _INDEX.items():
-        out[zeroed(word)] = (*out.get(zeroed(word), ()), *map(_loose, found))
+        out[collapsed(word)] = (*out.get(collapsed(word), ()), *found)
     return out
 
 
-def may_match(text: str) -> bool:
-    """False: no signature is in this text, nor in any other that differs from it in digits alone."""
-    text = zeroed(text)
+def suspects(text: str) -> tuple[Signature, ...]:
+    """All signatures that can be in a text that differs from this one in its digits alone, and in how many there are
+    together; also where more stands before it."""
+    text = collapsed(text)
     index = _loose_index()
+    found: dict[int, Signature] = {}
     for word in index.keys() & text.translate(_PARTED).split():
-        for keys, pattern in index[word]:
+        for signature in index[word]:
+            keys, pattern = _loose(signature)
             if any(key in text for key in keys) and (pattern is None or pattern.search(text)):
-                return True
-    return False
+                found[id(signature)] = signature
+    return tuple(s for s in SIGNATURES if id(s) in found)
+
+
+@cache
+def _neutral() -> tuple[Signature, ...]:
+    """Benign signatures that find the same whatever the digits are."""
+    return tuple(
+        s
+        for s in SIGNATURES
+        if s.kind is Kind.BENIGN
+        and s is not STOPPING
+        and _loose(s)[1] is not None
+        and not takes_digits(s.pattern.pattern)
+    )
+
+
+def harmless(text: str) -> bool:
+    """Whether a text, and every one that differs from it in its digits alone and is not cut for its length, shows a
+    benign signature for sure, so that nothing else on it counts."""
+    text = collapsed(text)
+    return any(any(key in text for key in s.keys) and s.pattern.search(text) for s in _neutral())
 
 
 def _words(text: str) -> frozenset[str]:
@@ -133,23 +158,31 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.decode() for word in found) if found else _NONE
 
 
-def matches(text: str) -> list[tuple[Signature, dict[str, str]]]:
+def matches(text: str, among: tuple[Signature, ...] | None = None) -> list[tuple[Signature, dict[str, str]]]:
     """Signatures that a line shows with what they caught, the most telling first; none where a benign one is among
-    them."""
-    words = _words(text)
-    if not words:
-        return []
-    text = text if len(text) <= _LONGEST else text[: _LONGEST // 2] + " " + text[-_LONGEST // 2 :]
+    them. among: the only ones that can be in it, see `suspects`."""
+    if among is None or len(text) > LONGEST:
+        among = _indexed_in(text)
+        if len(text) > LONGEST:
+            text = text[: LONGEST // 2] + " " + text[-LONGEST // 2 :]
     found: list[tuple[Signature, dict[str, str]]] = []
-    seen: set[int] = set()
-    for word in words:
-        for signature in _INDEX[word]:
-            if id(signature) in seen:
-                continue
-            if any(key in text for key in signature.keys) and (hit := signature.pattern.search(text)):
-                seen.add(id(signature))
-                if signature.kind is Kind.BENIGN and signature is not STOPPING:
-                    return []
-                found.append((signature, said(hit)))
-    found.sort(key=lambda pair: (-pair[0].weight, pair[0].cls))
+    for signature in among:
+        for key in signature.keys:
+            if key in text:
+                if hit := signature.pattern.search(text):
+                    if signature.kind is Kind.BENIGN and signature is not STOPPING:
+                        return []
+                    found.append((signature, said(hit)))
+                break
+    if len(found) > 1:
+        found.sort(key=lambda pair: (-pair[0].weight, pair[0].cls, _PLACE[id(pair[0])]))
     return found
+
+
+def _indexed_in(text: str) -> tuple[Signature, ...]:
+    """Signatures that the words of a text lead to, each once."""
+    words = _words(text)
+    if len(words) == 1:
+        (word,) = words
+        return _INDEX[word]
+    return tuple({id(s): s for word in words for s in _INDEX[word]}.values())

@@ -16,8 +16,6 @@ from console.enginelog.stats import EngineStats, parse_stats
 NO_STATS: Final = Absent("no statistics line yet")
 # Request logging prints what users wrote, and a user may write anything.
 _QUOTES_A_USER: Final = "Received request"
-
-
 _MOST_PASSES: Final = 8
 # As much of a bar's line as tells it from another bar.
 _LABEL: Final = 24
@@ -45,6 +43,7 @@ class StageTracker(Listener):
         self._passes: dict[int | None, list[float]] = {}
         self._most_passes = 0
         self._engram: dict[int | None, float] = {}
+        self._engram_most = 0.0
         self._loaded: set[int | None] = set()
         self._captured: set[int | None] = set()
         self._bar_since_pass = False
@@ -79,8 +78,11 @@ class StageTracker(Listener):
                 continue
             if hints is not None:
                 names = hints.phrases
-                if not names and self._opened and kind != "raw":
-                    continue
+                if not names:
+                    if self._opened and kind != "raw":
+                        continue
+                elif hints.ask and not all(say.EACH[name].search(text) for name in hints.ask):
+                    names = self._index.names(text)
             else:
                 names = self._index.names(text)
             if not names:
@@ -166,11 +168,13 @@ class StageTracker(Listener):
         if mode is not None:
             self._know("engram_mode", mode)
             self._details[Stage.MODEL] = f"Engram {mode}"
-        if found := say.GIB_PER_RANK.search(text):
-            if record.pid not in self._engram and len(self._engram) >= MOST_WRITERS:
+        if " GiB " in text and (found := say.GIB_PER_RANK.search(text)):
+            pid = record.pid
+            if pid not in self._engram and len(self._engram) >= MOST_WRITERS:
                 return
-            self._engram[record.pid] = self._engram.get(record.pid, 0.0) + say.number(found[1])
-            self._know("engram_gib", round(max(self._engram.values()), 3))
+            self._engram[pid] = size = self._engram.get(pid, 0.0) + say.number(found[1])
+            self._engram_most = max(self._engram_most, size)
+            self._know("engram_gib", round(self._engram_most, 3))
 
     def _on_world(self, text: str, record: Record) -> None:
         found = say.WORLD.search(text)
@@ -195,10 +199,12 @@ class StageTracker(Listener):
             return
         if len(self._joined) >= MOST_WRITERS:
             return
-        self._joined.add(int(found[1]))
+        rank = int(found[1])
         self._know("world_size", int(found[2]))
-        self._know("log_rank", int(found[1]), once=True)
-        self._know("joined", tuple(sorted(self._joined)))
+        self._know("log_rank", rank, once=True)
+        if rank not in self._joined:
+            self._joined.add(rank)
+            self._know("joined", tuple(sorted(self._joined)))
         if self._waiting <= self._joined:
             self._details[Stage.RENDEZVOUS] = "joined"
             if Stage.NCCL not in self._opened:
@@ -216,8 +222,8 @@ class StageTracker(Listener):
         self._open(Stage.NCCL, record)
 
     def _on_nccl_version(self, text: str, record: Record) -> None:
-        if found := say.NCCL_VERSION.search(text):
-            self._know("nccl_version", found[1] or found[2], once=True)
+        if "nccl_version" not in self._known and (found := say.NCCL_VERSION.search(text)):
+            self._know("nccl_version", found[1] or found[2])
         self._on_nccl(text, record)
 
     def _on_network(self, text: str, record: Record) -> None:
@@ -242,8 +248,7 @@ class StageTracker(Listener):
         self._open(Stage.MODEL, record)
 
     def _on_filesystem(self, text: str, record: Record) -> None:
-        if found := say.FILESYSTEM.search(text):
-            self._know("checkpoint_fs", found[1], once=True)
+        self._first("checkpoint_fs", say.FILESYSTEM, text)
         self._take("checkpoint_gib", say.CHECKPOINT, text)
         self._take("checkpoint_ram_gib", say.RAM, text)
         self._open(Stage.WEIGHTS, record)
@@ -328,8 +333,7 @@ class StageTracker(Listener):
         self._close(Stage.GRAPHS, record)
 
     def _on_http(self, text: str, record: Record) -> None:
-        if found := say.URL.search(text):
-            self._know("api_url", found[1], once=True)
+        self._first("api_url", say.URL, text)
         self._open(Stage.HTTP, record, "starting" if not self.ready else "")
 
     def _on_ready(self, text: str, record: Record) -> None:

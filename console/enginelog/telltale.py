@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
-from console.enginelog.signatures import may_match
+from console.enginelog.digits import any_digits
 
 # What launchers, service managers and older engines put before a line, and the record leaves in its text.
 BEFORE: Final = re.compile(
@@ -41,6 +42,12 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 ORPHAN: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt): ")
 
 
+@cache
+def _loose() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """`BEFORE` and `ORPHAN` for texts with collapsed digits. What the first shuts out may come."""
+    return re.compile(any_digits(BEFORE.pattern.replace(r"(?!\[)", ""))), re.compile(any_digits(ORPHAN.pattern))
+
+
 def said_before(before: str) -> tuple[str | None, str | None]:
     """(level, process) that a prefix of `BEFORE` tells, each None where it tells none: `[rank3]: ` is the process
     "rank3", `(VllmWorker rank=1 pid=9)` is "VllmWorker rank=1"."""
@@ -50,14 +57,13 @@ def said_before(before: str) -> tuple[str | None, str | None]:
 
 
 def touches(text: str) -> bool:
-    """Whether a text, its digits replaced by zeros or not, can matter to the causes, apart from what came before it.
-
-    False is certain for every text that differs from it in digits alone."""
+    """Whether a text with collapsed digits can matter to the causes, apart from signatures and from what came before
+    it. False is certain for every text that differs from it in its digits alone, and in how many there are together."""
+    before, orphan = _loose()
     return (
-        BEFORE.match(text) is not None
+        before.match(text) is not None
         or TRACEBACK in text
         or text.startswith(CHAINED)
         or FIRED_UP in text
-        or ORPHAN.match(text) is not None
-        or may_match(text)
+        or orphan.match(text) is not None
     )
