@@ -14,6 +14,9 @@ from console.enginelog.causes_finding import MAX_EVIDENCE, Finding, Tier, state_
 from console.enginelog.evidence import ContainerState, RankEvidence
 
 _SHOWN: Final = 400
+SAMPLES_APART_S: Final = 3.0
+NEAR_BYTES: Final = 8 << 30
+SLACK_S: Final = 0.25  # the container's end is told some time after its memory was refused
 # The first line of a guard's marker, as `console.services.guard.marker_text` writes it.
 _TRIPPED: Final = re.compile(
     r"TRIPPED: [^\n]{1,300}?: (?P<left>[\d.]{1,12} GiB) available, "
@@ -36,6 +39,16 @@ def of_guard(where: RankEvidence) -> Finding:
         )
     at = where.container.finished_at if isinstance(where.container, ContainerState) else None
     return state_finding(where, "guard_tripped", sentence, tier=Tier.PROOF, weight=96, evidence=lines[:4], moment=at)
+
+
+def ran_out(where: RankEvidence) -> bool:
+    """Memory fell so fast at the last sample before the rank's end that by then nothing was left [inferred: there is a
+    sample a second, and a collapse takes less]."""
+    low, at, fell = where.available_low_bytes, where.available_low_at, where.memory_fell_bytes_s
+    end = where.container.finished_at if isinstance(where.container, ContainerState) else None
+    if low is None or low > NEAR_BYTES or at is None or end is None or not fell or not 0 <= end - at <= SAMPLES_APART_S:
+        return False
+    return low - fell * (end - at) < fell * SLACK_S
 
 
 def lowest_words(where: RankEvidence) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from console.base.absent import Absent
 from console.base.text import clean_line
 from console.enginelog.causes_finding import Finding, Tier, state_finding
-from console.enginelog.causes_memory import of_guard, with_samples
+from console.enginelog.causes_memory import of_guard, ran_out, with_samples
 from console.enginelog.evidence import ContainerState, RankEvidence
 from console.enginelog.signatures import matches
 from console.enginelog.signatures_model import Kind, Signature, filled
@@ -65,7 +65,7 @@ def _of_fragments(where: RankEvidence) -> Finding:
 def scarce(where: RankEvidence) -> bool:
     """The node's available memory fell to nearly nothing during the boot."""
     low = where.available_low_bytes
-    return where.memory_fell or (low is not None and low < _SCARCE_BYTES)
+    return where.memory_fell or (low is not None and low < _SCARCE_BYTES) or ran_out(where)
 
 
 def _shown(text: str) -> tuple[str, ...]:

@@ -136,7 +136,11 @@ class Explainer:
         return collector.news if collector is not None else 0
 
     def sample(self, sample: Sample) -> None:
-        self._signs.setdefault(sample.node, NodeSigns()).add(sample)
+        signs = self._signs.setdefault(sample.node, NodeSigns())
+        before = signs.lowest
+        signs.add(sample)
+        if signs.lowest is not None and signs.lowest < SCARCE_BYTES and (before is None or before >= SCARCE_BYTES):
+            self.suspect = True
 
     def guard(self, node: str, marker: str) -> None:
         """A memory guard's marker was found on a node: it killed the container there, and these are its numbers."""

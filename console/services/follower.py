@@ -41,6 +41,7 @@ from console.transport.base import Fleet
 
 PROGRESS_BEAT_S = 0.25
 LAST_LINES_S = 1.2
+LAST_SAMPLES_S = 5.0
 LOGS_WAIT_S = 1.0
 # A launch starts its ranks within seconds; only after this is a rank that no node has called absent.
 ABSENT_AFTER_S = 90.0
@@ -174,11 +175,18 @@ class Follower:
         self._keeper.summary(self.state)
 
     def sampled(self, sample: Sample) -> None:
-        """A node's figures, kept for the boot while it lives, where the node has a rank of it."""
-        if not self.state.phase.over and any(r.node == sample.node for r in self.state.ranks):
-            self._keeper.sample(sample)
-            self._explainer.sample(sample)
+        """A node's figures, kept for the boot while it lives, where the node has a rank of it. An end is told at once,
+        and the sample that shows why may come a moment after it."""
+        ended = self.state.ended_at
+        over = self.state.phase.over and (ended is None or self._clock.wall() - ended > LAST_SAMPLES_S)
+        if over or not any(r.node == sample.node for r in self.state.ranks):
+            return
+        self._keeper.sample(sample)
+        self._explainer.sample(sample)
+        if not self.state.phase.over:
             self._progress.sample(sample)
+        elif self._explainer.suspect:
+            self._wake.set()
 
     def begin(self) -> None:
         """Start what watches; all of it belongs to the owner."""

@@ -49,10 +49,10 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         parts.append((4, [(label, "dim"), (f"{gib(low)} GiB", role), (f" {safe(name, limit=12)}", "dim")]))
         if least.age_s is not None:
             parts.append((4, [(f" {age(least.age_s)} old", "warn")]))
-        if least.not_counted:
-            parts.append((4, [(least.left_out, "warn")]))
         if soon is None and (slope := slope_span(snapshot.lowest, name, glyphs)) is not None:
             parts.append((4, [slope]))
+        if least.not_counted:
+            parts.append((4, [(least.left_out, "warn")]))
     if alarms := alarm_count(snapshot.alarms, glyphs):
         parts.append((2, alarms))
     boot = snapshot.boot

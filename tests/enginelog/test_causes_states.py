@@ -178,6 +178,18 @@ def test_killed_as_memory_ran_out() -> None:
     )
 
 
+@pytest.mark.parametrize(("low_gib", "fell_gib", "told"), [(4.0, 6.2, True), (4.0, 0.2, False), (20.0, 18.0, False)])
+def test_killed_in_a_fall_that_no_sample_shows_the_end_of(low_gib: float, fell_gib: float, told: bool) -> None:
+    boot = Boot().end(4, 137, "01:53:00")
+    boot.logs[0] = until(boot.logs[0], b"Application startup complete")
+    low = {"available_low_bytes": int(low_gib * 2**30), "memory_fell_bytes_s": fell_gib * 2**30}
+    boot.ranks[4] |= {**low, "available_low_at": "2026-11-30T01:52:59.5Z"}
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls == "host_oom_during_jit") is told
+    assert (f"after it fell {fell_gib:.2f} GiB/s" in cause.evidence[-1]) is told
+
+
 def test_a_moment_beyond_all_calendars_is_none() -> None:
     boot = Boot().end(4, 137, "01:53:00")
     boot.ranks[4] |= {"available_low_bytes": 0, "available_low_at": 9e11}

@@ -135,3 +135,33 @@ def test_what_a_guard_did_is_read_back_from_its_file() -> None:
 def test_no_kept_file_breaks_the_reader(text: str) -> None:
     list(read_guard_log(text, "d", 0))
     list(read_guard_log(f"9999-99-99T99:99:99.9Z the guard on x {text}\nTRIPPED: {text}", "d", 0))
+
+
+async def test_the_sample_that_shows_why_may_come_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_module, "LAST_LINES_S", -1.0)
+    night = Night(tmp_path, 2, log_lines=100)
+
+    def sample(seq: int, left_gib: float) -> None:
+        night.clock.now += 1.0
+        one = frame(seq, float(seq))
+        host = {**one.data["host"], "meminfo": f"MemTotal: 127600812 kB\nMemAvailable: {int(left_gib * 2**20)} kB\n"}
+        night.hub._watches["dgx2"]._take(Frame(seq, {**one.data, "w": night.clock.now, "host": host}))
+
+    sample(1, 30.0)
+    sample(2, 16.0)
+    night.follower.apply(ContainerSeen(night.clock.now + 0.1, 1, "exited", 137, finished_at=night.clock.now + 0.1))
+    night.follower.explain()
+    assert night.follower.state.phase is Phase.FAILED
+    sample(3, 0.5)
+    night.follower.explain()
+    cause = night.follower.state.cause
+    assert cause is not None and (cause.cls, cause.rank) == ("host_oom", 1)
+    assert (
+        "the lowest on dgx2 was 0.50 GiB available" in cause.evidence[-1] and "fell 14.75 GiB/s" in cause.evidence[-1]
+    )
+    night.clock.now += 10.0
+    sample(14, 0.1)
+    assert night.follower._keeper.lowest == 2**29, "what comes long after is not the boot's"
+    await night.hub.close()
