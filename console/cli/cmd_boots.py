@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -141,6 +141,8 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
         out.line(f"  changed     {change}")
     if boot.cause:
         out.line(f"  cause       {boot.cause}")
+        for line in _evidence(record.summary):
+            out.line(f"  evidence    {line}")
     for stage, seconds in boot.stages.items():
         out.line(f"  stage       {stage:<14} {seconds:8.1f} s")
     for node, low in sorted(boot.min_available_by_node.items(), key=lambda i: i[1]):
@@ -156,6 +158,13 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
     out.line(f"  folder      {listed.entry.path}")
     out.line(f"  logs        {', '.join(f.name for f in logs.values()) or 'none'}")
     return ExitCode.DONE
+
+
+def _evidence(summary: Mapping[str, object]) -> list[str]:
+    """What the kept cause rests on."""
+    cause = summary.get("cause")
+    lines = cause.get("evidence") if isinstance(cause, Mapping) else None
+    return [str(line) for line in lines[:6]] if isinstance(lines, list) else []
 
 
 def _act(verb: str, words: list[str], args: argparse.Namespace, world: World, ledger: Ledger, out: Out) -> int:

@@ -100,7 +100,8 @@ def read_guard_log(text: str, deployment: str, rank: int) -> Iterator[tuple[floa
                 stage_why=runs["why"] if runs is not None else "",
                 floor_bytes=int(floor) if stage else _NOT_KEPT,
                 available_bytes=_NOT_KEPT,
-                lowest_bytes=_NOT_KEPT if lowest == "n/a" else int(_bytes(lowest)),
+                # Of a guard that runs on, the lowest by this line is soon out of date; of one that ended it is final.
+                lowest_bytes=_NOT_KEPT if runs is not None or lowest == "n/a" else int(_bytes(lowest)),
                 oom_score_adj=_NOT_KEPT,
                 locked=False,
                 why=(runs["but"] or "") if runs is not None else "",
