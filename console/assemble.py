@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # that only reads a file is done before the second floor would be loaded, one that asks nodes connects meanwhile.
 
 CONNECT_AHEAD_S = 10.0
+# Between the two samples of a command that looks once: rates need two, and the command waits for the second.
+ONE_LOOK_S = 0.2
 
 
 class DiskShelf:
@@ -236,7 +238,7 @@ class DiskWorld:
             clock=self._clock,
             read_only=self._args.read_only or settings.read_only,
             follow=follow,
-            interval_s=settings.poll_interval_s if follow else min(0.4, settings.poll_interval_s),
+            interval_s=settings.poll_interval_s if follow else min(ONE_LOOK_S, settings.poll_interval_s),
             log_lines=settings.log_lines,
             by=f"{_user()}@{socket.gethostname()}",
             vigil=self._vigil(settings, recorder, follow=follow),

@@ -33,6 +33,8 @@ FAULT = "console fault"
 
 # A census by the probe takes milliseconds; the command line, asked after that, has its own limit.
 CENSUS_S = 3.0
+# A picture counts as whole without GPUs after so long: nvidia-smi takes its time, and some nodes have none.
+GPU_WAIT_S = 1.2
 
 
 class NodeWatch:
@@ -69,6 +71,7 @@ class NodeWatch:
         self._stream: Stream | None = None
         self._censuses: dict[int, asyncio.Future[list[Any] | None]] = {}
         self._census_number = 0
+        self._first_at = 0.0  # of the probe's first frame, by the node's clock
 
     @property
     def sample(self) -> Sample | Absent:
@@ -204,8 +207,10 @@ class NodeWatch:
             self._trouble_changed("", "")
         self.answered.set()
         # Rates need two samples, and what needs a process of its own on the node is there a moment later.
-        if sample.part == "all" and sample.seq >= 2 and (known(sample.gpus) or sample.seq >= 4):
-            self.whole.set()
+        if sample.part == "all":
+            self._first_at = sample.node_time if sample.seq == 1 else self._first_at
+            if sample.seq >= 2 and (known(sample.gpus) or sample.node_time - self._first_at >= GPU_WAIT_S):
+                self.whole.set()
         self._heard(sample)
 
     def _broken(self, trouble: str, why: str, remedy: str) -> None:

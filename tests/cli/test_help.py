@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator
 
 import pytest
 
 from console.cli.parser import build_parser
+from tests.cli.conftest import ROOT
 
 
 def walk(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -55,3 +57,16 @@ def test_examples_are_commands_that_the_parser_takes(name: str) -> None:
         build_parser().parse_args(words[1:])
     if name != "nightdeck":
         assert any(command.startswith(name) for command in commands)
+
+
+@pytest.mark.parametrize("file", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_commands_in_the_documents_are_ones_that_the_parser_takes(file: str) -> None:
+    inside = re.findall(r"^```[a-z]*\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
+    lines = [line.strip() for block in inside for line in block.splitlines() if line.startswith("nightdeck")]
+    quoted = re.findall(r"`(?:\.venv/bin/)?(nightdeck [^`\n]+)`", (ROOT / file).read_text())
+    for line in [*lines, *(q for q in quoted if " …" not in q and len(q.split()) > 2)]:
+        words = shlex.split(re.split(r" > |\s#", line)[0])
+        try:
+            build_parser().parse_args(words[1:])
+        except SystemExit as end:
+            assert end.code == 0, f"{file}: {line}"
