@@ -125,6 +125,11 @@ def state_of(status: str) -> str:
     return {"removal": "removing"}.get(words[0], words[0])
 
 
+def whole(text: str) -> bool:
+    """Digits of a size that a machine can have; `isdigit` alone is true of `²`, of which there is no number."""
+    return text.isascii() and text.isdecimal() and len(text) < 13
+
+
 def gather_gpu_memory(facts: Facts) -> None:
     status, out, err = run(
         ["nvidia-smi", "--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits"],
@@ -135,12 +140,12 @@ def gather_gpu_memory(facts: Facts) -> None:
     rows = []
     for line in out.splitlines():
         words = [w.strip() for w in line.split(",", 2)]
-        if len(words) == 3 and words[0].isdigit():
+        if len(words) == 3 and whole(words[0]):
             found = CONTAINER.search(word(f"{PROC}/{words[0]}/cgroup") or "")
             rows.append(
                 {
                     "pid": int(words[0]),
-                    "bytes": int(words[1]) << 20 if words[1].isdigit() else None,
+                    "bytes": int(words[1]) << 20 if whole(words[1]) else None,
                     "name": words[2][:120],
                     "container": found.group(1) if found else "",
                 }

@@ -81,8 +81,9 @@ def gather_clocks(facts: Facts) -> None:
         raise Missing(one_line(err or out) or f"nvidia-smi: exit status {status}")
     rows = []
     for line in out.splitlines():
-        words = [w.strip() for w in line.split(",")]
-        if len(words) >= 3:
+        # The separator has a space: a comma without one is a decimal comma, and moves no column.
+        words = [w.strip() for w in line.split(", ")]
+        if len(words) == (4 if reasons else 3):
             mask = words[3] if len(words) > 3 else ""
             rows.append(
                 {
@@ -96,10 +97,8 @@ def gather_clocks(facts: Facts) -> None:
 
 
 def real(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None  # [N/A], [Not Supported]
+    """A figure that a device can have; None for [N/A], [Not Supported], `41,20`, `nan`."""
+    return float(text) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) else None
 
 
 def gather_routes(facts: Facts) -> None:

@@ -16,6 +16,7 @@ from console.plan.preflight_load import Loaded
 from console.services.engine_words import last_words
 from console.services.helpers import HELPER_ARGS
 from console.services.images import cli_of
+from console.telemetry.pick import amount
 from console.transport.base import Completed, Fleet, Link, TransportError
 
 LOAD_S: Final = 6  # seconds of work; a clock settles within two
@@ -82,7 +83,7 @@ def read_load(done: Completed) -> Loaded | Absent:
         if word == "burn":
             rate = _number(rest)
         elif word == "smi":
-            rows.append([part.strip() for part in rest.split(",", 3)])
+            rows.append([part.strip() for part in rest.split(", ", 3)])
     if not done.ok or rate is None:
         return Absent(f"the GPU could not be loaded: {last_words(done) or f'exit status {done.status}'}")
     busy = [row for row in rows if len(row) == 4 and (_number(row[2]) or 0.0) >= BUSY]
@@ -100,11 +101,8 @@ def _middle(texts: Iterable[str], why: str) -> float | Absent:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < 1e9 else None
+    value = amount(text)
+    return value if value is not None and value < 1e9 else None
 
 
 def summary(loads: Mapping[str, Loaded | Absent]) -> str:

@@ -231,3 +231,23 @@ def test_containers_images_and_routes_of_stub_commands(tmp_path: Path) -> None:
 def test_the_engines_words_for_a_state(status: str, state: str) -> None:
     """podman before 5 gives these words under .State too; an ended container must not look alive."""
     assert state_of(status) == state
+
+
+def test_odd_words_of_nvidia_smi_move_no_column_and_end_no_report(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$*" in *compute-apps*) echo "77, ², a"; echo "²7, 5, b"; echo "78, 5, c, d";;\n'
+        '*clocks.sm*) echo "208, 41,20, 96, 0x0"; echo "nan, [N/A], -5, 0x_1"; echo "208, 9";;\n'
+        '*) echo "NVIDIA GB10, 580.95";; esac\n'
+    )
+    (folder / "nvidia-smi").chmod(0o755)
+    facts = ask({}, PATH=f"{folder}:{os.environ['PATH']}")
+    assert not isinstance(facts.gpu_clocks, Absent) and not isinstance(facts.gpu_holders, Absent)
+    first, second = facts.gpu_clocks
+    assert (first.sm_mhz, first.util, first.reasons) == (208.0, 96.0, 0) and isinstance(first.power_w, Absent)
+    assert all(isinstance(v, Absent) for v in (second.sm_mhz, second.power_w, second.util, second.reasons))
+    assert [(h.pid, h.name, h.size_bytes) for h in facts.gpu_holders] == [
+        (77, "a", Absent("nvidia-smi does not say")),
+        (78, "c, d", 5 << 20),
+    ]
