@@ -34,7 +34,14 @@ def add_setup_commands(add: Add) -> None:
     )
     way.add_argument("--list", action="store_true", help="the scenarios by name")
     # The same as --lab-nodes, which every command has: here it is what one types.
-    p.add_argument("--nodes", dest="lab_nodes", type=count, metavar="N", default=argparse.SUPPRESS, help="how many nodes, as --lab-nodes (default: 8)")
+    p.add_argument(
+        "--nodes",
+        dest="lab_nodes",
+        type=count,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="how many nodes, as --lab-nodes (default: 8)",
+    )
     way.add_argument("--set", metavar="NAME", help="give the lab that is served this scenario from now on")
 
 

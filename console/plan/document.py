@@ -17,8 +17,8 @@ goes on in spite of a block with `--override CODE`. This page is made by `python
 - **info**: good to know.
 
 For people a preflight ends with `may launch`, `may launch, with 2 warnings`, or `not yet: 2 blocks (image-missing,
-port-busy)` and exit code 1. With `--json` the same is `verdict`: `ready`, `risky`, `blocked`. `--deep` loads each GPU for
-six seconds in the recipe's own image, and prints speed, clock and power of each beside the least that is expected.
+port-busy)` and exit code 1. With `--json` the same is `verdict`: `ready`, `risky`, `blocked`. `--deep` loads each GPU
+for six seconds in the recipe's own image, and prints speed, clock and power of each beside the least to be expected.
 
 A finding of the preflight names its node, what was observed and what was expected; `nightdeck preflight NAME --json`
 gives all of it, with `matrix`: what should be equal on all nodes, what most of them have, and which differ.

@@ -60,13 +60,15 @@ def test_examples_are_commands_that_the_parser_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
-def test_commands_in_the_documents_are_ones_that_the_parser_takes(file: str) -> None:
+def test_commands_in_the_documents_are_ones_that_the_parser_takes(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     inside = re.findall(r"^```[a-z]*\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
     lines = [line.strip() for block in inside for line in block.splitlines() if line.startswith("nightdeck")]
     quoted = re.findall(r"`(?:\.venv/bin/)?(nightdeck [^`\n]+)`", (ROOT / file).read_text())
-    for line in [*lines, *(q for q in quoted if " …" not in q and len(q.split()) > 2)]:
+    for line in [*lines, *(q for q in quoted if " …" not in q)]:
         words = shlex.split(re.split(r" > |\s#", line)[0])
         try:
             build_parser().parse_args(words[1:])
-        except SystemExit as end:
-            assert end.code == 0, f"{file}: {line}"
+        except SystemExit:  # a command that is only named in a sentence, without what it is about, is named all the same
+            assert line in quoted and "arguments are required" in capsys.readouterr().err, f"{file}: {line}"
