@@ -88,7 +88,7 @@ class AlarmList:
         node: str | None = None,
         lasts_s: float | None = None,
     ) -> list[Alarm]:
-        """Raise, or renew what is raised already (text and node then are the newer ones). lasts_s: it clears by itself."""
+        """Raise, or renew what is raised already: text and node then are the newer ones. lasts_s: it ends by itself."""
         key = (code, subject)
         until = None if lasts_s is None else at + lasts_s
         held = self._active.get(key)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from console.boot.events import Cause
 from console.boot.figures import elapsed_seconds, elapsed_text, ready_by, ready_seconds, ready_text, speed_text
-from console.boot.state import STATS_FRESH_S, BootState, Phase, Step
+from console.boot.state import GONE, STATS_FRESH_S, BootState, Phase, Step
 from console.boot.words import expected_now, out_of_sight
 from console.services.hub import BootSummary
 from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
-from console.tui.spans import Line, Span, clip, fit, fit_name, line_width, safe, wrap_spans
+from console.tui.spans import Line, Span, clip, fit, fit_name, line_width, safe, width_of, wrap_spans
 
 LABEL = 12
 OTHERS_FROM = 9  # lines; below that the evidence needs the room
@@ -108,6 +108,34 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
     if boot.stall_signs:
         spans.append((f"   {glyphs.pause} nothing moves: {safe(', '.join(boot.stall_signs))}", "warn bold"))
     return clip(spans, width)
+
+
+def advice_line(boot: BootState, width: int, keys: Mapping[str, str]) -> Line | None:
+    """While a deployment is up or boots and is not well: what to do, by key; None where nothing is the matter."""
+    said = {
+        Phase.SERVING_BAD: ("smoke", "asks it again"),
+        Phase.STALLED: ("more-time", "gives it 15 min more"),
+        Phase.DEGRADED: ("smoke", "asks it again"),
+    }.get(boot.phase)
+    if said is None:
+        return None
+    ended = next((r for r in boot.ranks if r.status in GONE), None)
+    cause = boot.cause
+    if ended is not None:
+        text = f"rank {ended.rank} on {safe(ended.node)} has ended and does not come back"
+    elif cause is not None and cause.action:
+        text = safe(cause.action, limit=200)
+    elif boot.phase is Phase.STALLED:
+        text = "look at the ranks' last lines"
+    elif boot.unproven:
+        text = "its next answer shows whether it works"
+    else:
+        text = "see what changed since it served well"
+    offers = [said] if ended is None else []
+    offers += [("restart", "restarts"), ("stop", "stops")]
+    hint = "  ".join(f"[{keys[k]}] {word}" for name, word in offers if keys.get(k := f"deployment.{name}"))
+    room = width - LABEL - 4 - width_of(hint)
+    return clip((_label("what now"), (fit(text, max(10, room)).rstrip() + "   ", "ok"), (hint, "key")), width)
 
 
 def _stats(boot: BootState, now: float) -> list[Span]:

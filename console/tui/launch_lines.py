@@ -18,6 +18,8 @@ from console.tui.plan_lines import finding_lines, matrix_lines, memory_lines, ra
 from console.tui.spans import Line, fit, fit_name, safe, width_of, wrap_spans
 from console.tui.stop_lines import stopped_word
 
+LEFTOVER = "leftover-container"
+
 
 def launch_lines(
     recipe: Recipe,
@@ -30,10 +32,12 @@ def launch_lines(
     stops: BootState | None,
     overridden: Collection[str] = (),
     here: BootState | None = None,
+    left: str = "",
     looking: str = "looking at the nodes …",
 ) -> list[Line]:
     """What a launch will do: findings first, then memory, then which rank goes where. here: what runs already and
-    stands in its way; looking: how far the nodes have been looked at."""
+    stands in its way; left: containers of ours that stand there without a boot that is known. looking: how far the
+    nodes have been looked at."""
     out: list[Line] = [((f" {safe(recipe.title)}", "strong"),)]
     hint = "^r looks at the nodes again"
     out.append(((f" < > another recipe   {hint}" if turns else f" {hint}", "dim"),))
@@ -41,6 +45,9 @@ def launch_lines(
         sentence = f"{in_the_way(here)}: restart with this recipe, or stop it; nothing is launched beside it."
         out += wrap_spans((f" {glyphs.fresh if here.ready_at else glyphs.warn} ", "warn bold"), sentence, "warn bold",
                           width, limit=3)  # fmt: skip
+    elif left:
+        sentence = f"{left}: stop them first; nothing is launched beside them, whatever is overridden."
+        out += wrap_spans((f" {glyphs.warn} ", "warn bold"), sentence, "warn bold", width, limit=3)
     if stops is not None and not stops.phase.over:
         nodes = len({r.node for r in stops.ranks})
         out.append(((f" first boot {stops.number} is stopped on {nodes} nodes, each asked and verified", "warn"),))
@@ -52,7 +59,7 @@ def launch_lines(
         return [*out, ((f" {looking}", "active"),)]
     if isinstance(plan, NightdeckError):
         return [*out, *wrap_spans((f" {glyphs.failed} ", "bad"), safe(plan, limit=800), "bad", width, limit=8)]
-    out.append(_verdict(plan, overridden, glyphs, else_="else " if here is not None else ""))
+    out.append(_verdict(plan, overridden, glyphs, else_="else " if here is not None or left else ""))
     out += check_lines(plan, width, glyphs, overridden)
     out.append(())
     out += finding_lines(plan.findings, width, glyphs, limit=2)
@@ -89,10 +96,23 @@ def still_here(boot: BootState | None) -> BootState | None:
     return boot
 
 
+def left_over(plan: object) -> str:
+    """`a container of an earlier deployment stands on dgx3 (nd-old-b3-r5 …)`, by what the nodes said; empty where
+    none does."""
+    if not isinstance(plan, Plan):
+        return ""
+    found = [f for f in plan.findings if f.code == LEFTOVER]
+    if not found:
+        return ""
+    nodes = list(dict.fromkeys(safe(f.node) for f in found if f.node))
+    where = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if nodes[4:] else "")
+    return f"containers of an earlier deployment stand on {where}"
+
+
 def without_its_own(plan: Plan, *, restart: bool) -> Plan:
     """The plan without what the boot that runs here brings about itself: that is told in one sentence. restart: all
     that its stop takes away, as it is stopped first."""
-    gone = LIFTED_BY_A_STOP if restart else ("leftover-container",)
+    gone = LIFTED_BY_A_STOP if restart else (LEFTOVER,)
     return replace(plan, findings=tuple(f for f in plan.findings if f.code not in gone))
 
 

@@ -22,13 +22,21 @@ def _where(boot: BootState, verb: str) -> str:
     return f"{words}, and perhaps on {safe(', '.join(sorted(dark)))}, which does not answer" if dark else words
 
 
+def _rest(boot: BootState) -> str:
+    """What goes on without the console: a deployment, or what a stop did not end."""
+    if boot.half_stopped:
+        return _where(boot, "What its stop did not end stays")
+    return f"It {_where(boot, 'keeps running')}"
+
+
 def farewell(screen: MainScreen) -> str:
     """The sentence left on the terminal."""
     boot = screen.live_boot
     if boot is None:
         return ""
+    verb = "is left" if boot.half_stopped else "keeps running"
     return (
-        f"boot {boot.number} ({safe(boot.recipe)}) {_where(boot, 'keeps running')}: "
+        f"boot {boot.number} ({safe(boot.recipe)}) {_where(boot, verb)}: "
         "`nightdeck` finds it again, `nightdeck stop` ends it"
     )
 
@@ -50,7 +58,7 @@ def leave(screen: MainScreen) -> None:
         lines += [
             ((f" Boot {boot.number} {safe(boot.recipe)}  ", "strong"), phase_span(boot, screen.glyphs)),
             (),
-            ((f" It {_where(boot, 'keeps running')}; only the console ends.", "ok"),),
+            ((f" {_rest(boot)}; only the console ends.", "warn" if boot.half_stopped else "ok"),),
             ((" The next console finds it by its labels and follows it.", "text"),),
         ]
 

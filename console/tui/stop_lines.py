@@ -125,7 +125,8 @@ def _outcome(boot: BootState, nodes: Sequence[str], width: int, glyphs: Glyphs, 
         advice.append(again)
     if alive:
         first = again[:1].upper() + again[1:] if lost else again
-        advice.append(f"{first}; a container that survives a kill hangs in the driver: restart that node's engine")
+        hangs = "a container that survives a kill hangs in the driver, as a rule"
+        advice.append(f"{first}; {hangs}: restart the container engine there, or the node")
     text = ". ".join(advice) + "."
     lines += wrap_spans((fit(" what now", LABEL + 1), "head"), text, "ok", width - 1, limit=4)
     return [*lines, *_kept(boot, width)]
@@ -199,4 +200,6 @@ def stopped_word(rank: RankState) -> Span:
         return f"lost, was {rank.status}" if rank.status else "lost", "lost"
     if rank.status is None:
         return "not known", "dim"
+    if rank.status == "absent":
+        return "gone", "dim"
     return rank.status, "ok" if rank.status == "running" else "warn"

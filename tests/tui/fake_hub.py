@@ -40,6 +40,7 @@ class FakeHub:
         self.blocked = False
         self.plan_error: NightdeckError | None = None
         self.plan_hold: asyncio.Event | None = None
+        self.plan_made: Plan | None = None
         self.replay_error: NightdeckError | None = None
         self.terminal: Callable[[str], None] | None = None
         self.changes: tuple[str, ...] = ("--gpu-memory-utilization 0.91 → 0.80",)
@@ -187,7 +188,7 @@ class FakeHub:
             await self.plan_hold.wait()
         if self.plan_error is not None:
             raise self.plan_error
-        return v.plan(recipe, blocked=self.blocked)
+        return self.plan_made or v.plan(recipe, blocked=self.blocked)
 
     async def launch(
         self,
@@ -217,6 +218,8 @@ class FakeHub:
         del grace_s
         self.calls.append(("stop", deployment))
         results = v.stopped(self.now()).stop_results
+        if self._snapshot.boot is None:
+            return results
         self.update_boot(phase=Phase.STOPPED, stop_results=results, stop_result="partly")
         return results
 

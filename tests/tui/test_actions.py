@@ -107,6 +107,27 @@ def test_what_stands_in_a_launchs_way_is_told_by_what_it_is() -> None:
     assert still_here(replace(half, phase=Phase.STOPPED, stop_result="stopped")) is None
 
 
+async def test_what_no_boot_is_known_of_is_stopped_from_where_it_stands_in_the_way() -> None:
+    hub = FakeHub("empty")
+    made = v.plan("dsv41-flash-8x")
+    left = Finding(
+        "leftover-container", Severity.BLOCK, "nd-old-b3-r5 of an earlier deployment is created", node="dgx3"
+    )
+    hub.plan_made = replace(made, findings=(left,))
+    async with deck(hub=hub, size=(80, 24)) as d:
+        await d.press("l")
+        text = " ".join(d.text().replace("│", " ").split())
+        assert "containers of an earlier deployment stand on dgx3: stop them first" in text
+        assert "type leftover-container" not in text  # the hub refuses it whatever is typed
+        await d.press("L")
+        assert d.calls("launch") == []
+        await d.press("s")
+        assert "Stop what is left" in d.text()
+        await d.press("S")
+        await d.app.jobs.idle()
+        assert d.calls("stop") == ["*"]
+
+
 def test_a_restart_does_not_ask_for_the_codes_that_its_own_stop_lifts() -> None:
     made = v.plan("dsv41-flash-8x")
     codes = ("leftover-container", "port-busy", "memory-exhausted", "model-missing")
@@ -297,7 +318,7 @@ async def test_read_only_has_no_action_that_changes_a_node() -> None:
         assert "stop" not in keys
         await d.press("l", "s", "r", "plus", "n", "v", "a")
         assert d.app.screen is d.main
-        assert {name for name, _ in d.hub.calls} == {"start"}
+        assert {name for name, _ in d.hub.calls} - {"look at controls"} == {"start"}
         assert all(not a.changes for a in offered(d.hub.snapshot()))
         await d.press("question_mark")
         assert "deployment.launch" not in d.text()

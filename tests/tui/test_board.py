@@ -180,13 +180,31 @@ def test_what_is_wrong_with_an_answer_is_named_within_eighty_columns() -> None:
 def test_other_causes_stand_below_the_first_where_there_is_room(height: int) -> None:
     boot = v.failed(NOW)
     assert boot.cause is not None
-    others = tuple(replace(boot.cause, rank=r, sentence=f"Cause {r}.") for r in (1, 2, 4))
-    lines = [plain(line) for line in failure_lines(replace(boot, others=others), 120, height, UNICODE, key_signs())]
+    others = tuple(replace(boot.cause, rank=r, sentence=f"Cause {r}.") for r in (0, 1, 2, 4))
+    boot = replace(boot, others=others, cause=replace(boot.cause, victims=(0, 3)))
+    lines = [plain(line) for line in failure_lines(boot, 120, height, UNICODE, key_signs())]
     also = [line for line in lines if line.startswith(" also")]
     assert len(lines) <= height
     assert [line.split(None, 1)[1].strip() for line in also] == (
         ["rank 1: Cause 1.; rank 2: Cause 2. +1"] if height >= 9 else []
     )
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_up_and_not_well_says_what_now(size: tuple[int, int]) -> None:
+    async with deck("ready", size=size) as d:
+        d.main.choose_pane("boot")
+        await d.settle()
+        assert "what now" not in d.text()
+        d.hub.update_boot(phase=Phase.SERVING_BAD, smoke_ok=False, smoke_why="the answer repeats 'care'")
+        await d.settle()
+        assert "what now" in d.text() and "[v] asks it again" in d.text() and "dgx8" in d.text()
+        boot = d.hub.snapshot().boot
+        assert boot is not None
+        ranks = tuple(replace(r, status="exited", exit_code=137) if r.rank == 3 else r for r in boot.ranks)
+        d.hub.update_boot(phase=Phase.DEGRADED, ranks=ranks)
+        await d.settle()
+        assert "rank 3 on dgx4 has ended and" in d.text() and "[r] restarts" in d.text()
 
 
 def test_figures_that_no_longer_come_say_how_old_they_are_and_why() -> None:

@@ -12,8 +12,10 @@ from console.recipe.model import Recipe
 from console.tui.actions import is_booting, is_gone
 from console.tui.figures import clock_span
 from console.tui.launch_lines import (
+    LEFTOVER,
     in_the_way,
     launch_lines,
+    left_over,
     state_lines,
     still_here,
     stop_question,
@@ -103,6 +105,7 @@ class DeploymentActions(ControlsActions):
                 stops=self.hub.snapshot().boot if restart else None,
                 overridden=state["screen"].typed if state["screen"] is not None else (),
                 here=None if restart else here(),
+                left="" if restart or here() is not None else left_over(state["plan"]),
                 looking=looking(),
             )
 
@@ -128,16 +131,20 @@ class DeploymentActions(ControlsActions):
                 plan = without_its_own(plan, restart=restart)
             state["plan"] = plan
             screen.ready = isinstance(plan, Plan)
-            screen.codes = tuple(dict.fromkeys(f.code for f in plan.blocks)) if isinstance(plan, Plan) else ()
+            blocks = plan.blocks if isinstance(plan, Plan) else ()
+            # What stands there of an earlier deployment is refused whatever is typed: it has to be stopped.
+            screen.codes = tuple(dict.fromkeys(f.code for f in blocks if restart or f.code != LEFTOVER))
             screen.settle()
 
         def answered(answer: str | None) -> None:
             plan, boot = state["plan"], self.hub.snapshot().boot
-            if answer == "instead" and boot is not None:
+            if answer == "instead":
                 recipe = recipes[state["at"]]
                 self._ask_launch([recipe], recipe, restart=True)
-            if answer == "stop" and boot is not None:
+            if answer == "stop" and boot is not None and here() is not None:
                 self._ask_stop(boot)
+            elif answer == "stop":
+                self._ask_stop_all(left_over(plan))
             if answer != "go" or not isinstance(plan, Plan):
                 return
             codes = tuple(dict.fromkeys(f.code for f in plan.blocks))
@@ -156,7 +163,7 @@ class DeploymentActions(ControlsActions):
             title=word,
             choice=Choice("go", word, key, "primary"),
             instead=instead,
-            here=lambda: in_the_way(boot) if (boot := here()) is not None else "",
+            here=lambda: in_the_way(boot) if (boot := here()) is not None else left_over(state["plan"]),
             looking=looking,
         )
         self.app.push_screen(screen, answered)
@@ -191,6 +198,26 @@ class DeploymentActions(ControlsActions):
             danger=True,
         )
         self.app.push_screen(question, answered)
+
+    def _ask_stop_all(self, left: str) -> None:
+        text = (
+            "Every container that carries this tool's label is stopped on every node of the cluster, its log is saved, "
+        )
+        text += "and each node is asked what is left."
+
+        def draw(width: int) -> list[Line]:
+            rows = wrap_spans((" ", "text"), left, "warn bold", width, limit=3) if left else []
+            return [*rows, (), *wrap_spans((" ", "text"), text, "text", width, limit=4)]
+
+        def answered(answer: str | None) -> None:
+            if answer == "stop":
+                self.run_job("stop", awaited(self.hub.stop("*")), stop_sentence)
+
+        choice = Choice("stop", "Stop all of them", "S", "error")
+        self.app.push_screen(
+            ConfirmScreen("Stop what is left", draw, (choice,), self.paint, danger=True),
+            answered,
+        )
 
     def _ask_abort(self, job: str) -> None:
         words = safe(job or "the launch")

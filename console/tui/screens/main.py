@@ -232,7 +232,7 @@ class MainScreen(LookActions):
         cluster, boot = self.query_one(NodePane), self.query_one(BootPane)
         if stacked:
             cluster.styles.height = min(nodes, 8 + max(0, spare // 3)) + 4
-            boot.styles.height = min(max(ranks, 8), 8 + max(0, spare // 3)) + 5
+            boot.styles.height = min(max(ranks, 8), 8 + max(0, spare // 3)) + (6 if spare > 6 else 5)
         else:
             cluster.styles.height = boot.styles.height = "1fr"
         self.query_one("#tabs-deck").display = stacked and len(self.DECK) > 1
