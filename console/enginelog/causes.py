@@ -37,6 +37,12 @@ def find_cause(evidence: Evidence) -> Diagnosis:
     if first is None:
         first = causes_serving.unserved(evidence, found)
     if first is None:
+        first = min(
+            filter(None, (causes_log.last_words(r, clock) for r in evidence.ranks)), key=lambda f: f.order, default=None
+        )
+    if first is None and any(causes_log.cut_short(r) for r in evidence.ranks):
+        return Diagnosis(Verdict.FAILED, None, _others(found, None, ()))
+    if first is None:
         # Ranks that differ and serve all the same: no failure, and worth a word.
         notes = [replace(f, tier=Tier.LOOSE) for f in causes_world.differences(evidence)]
         return Diagnosis(_calm(evidence, stopped is not None), None, _others([*found, *notes], None, ()))
@@ -51,7 +57,8 @@ def _cut_short(evidence: Evidence, wrapper: Finding) -> bool:
     """The log ends within the words that a wrapper announces: it failed, and why is not written yet, or was cut off."""
     for where in evidence.ranks:
         trail = where.trail
-        if where.rank != wrapper.rank or trail is None or wrapper.index is None:
+        other = where.file != wrapper.file or (where.rank not in (None, wrapper.rank) and not where.guessed)
+        if other or trail is None or wrapper.index is None:
             continue
         ended = isinstance(where.container, ContainerState) and where.container.ended
         announces = any(word in line for line in wrapper.evidence[:1] for word in _ANNOUNCES)

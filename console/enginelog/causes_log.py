@@ -11,11 +11,11 @@ from typing import Final
 from console.enginelog.causes_finding import Finding, Tier, stage_of
 from console.enginelog.causes_ranks import node_of, rank_of
 from console.enginelog.causes_time import Clock
-from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, Trace
+from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, Trace, Trail
 from console.enginelog.signatures import SIGNATURES, advice
 from console.enginelog.signatures_launchers import ENDS, MPI_END, RAY_END, TORCHRUN_END, TORCHRUN_TOLD
 from console.enginelog.signatures_model import Kind, Signature, filled
-from console.enginelog.signatures_neutral import DIED, SGLANG_END
+from console.enginelog.signatures_neutral import DIED, INTERRUPTED, RANK_END, SGLANG_END
 from console.enginelog.stages_model import Stage
 
 # A bare line of such a signature is the whole of what a process says before it ends.
@@ -46,7 +46,7 @@ _SHM_FULL: Final = next(s for s in SIGNATURES if s.cls == "shm_full")
 _WORKERS: Final = ("Worker", "VllmWorker")
 # About as many as a collector keeps: where there are more, what the worker said may be among the rest.
 _MOST_TRACES: Final = 60
-_ENDED: Final = frozenset({id(DIED), id(SGLANG_END), *map(id, ENDS)})
+_ENDED: Final = frozenset({id(DIED), id(SGLANG_END), id(RANK_END), *map(id, ENDS)})
 # Requests of users fail in the API server without any harm to the engine; its raw tracebacks carry no name.
 _SERVES_USERS: Final = frozenset({"APIServer", None})
 
@@ -60,7 +60,7 @@ def findings(where: RankEvidence, clock: Clock, ready: float | None, stopped: fl
     relayed = {h.index for h in trail.hits if h.signature.kind is Kind.WRAPPER and "why" in h.values}
     out: list[Finding] = []
     places = {t.index: "\n".join(t.frames) for t in trail.traces}
-    over = _over(trail.hits)
+    over = _over(trail)
     for hit in trail.hits:
         if hit.signature.kind is Kind.RECOVERED or hit.index in over:
             continue
@@ -95,10 +95,13 @@ def _led_to_known(traces: tuple[Trace, ...]) -> set[int]:
     return out
 
 
-def _over(hits: tuple[Hit, ...]) -> set[int]:
-    """Lines whose complaint a later one takes back."""
+def _over(trail: Trail) -> set[int]:
+    """Lines whose complaint a later one takes back, or that the log's end no longer makes."""
+    hits = trail.hits
     out: set[int] = set()
     for hit in hits:
+        if hit.signature.cls == "serving_hang" and not any(hit.text[:24] in line for line in trail.tail):
+            out.add(hit.index)
         if hit.signature.kind is Kind.RECOVERED:
             about = (hit.signature.cls, hit.values.get("who"))
             out |= {h.index for h in hits if h.index < hit.index and (h.signature.cls, h.values.get("who")) == about}
@@ -111,6 +114,8 @@ def _excused(where: RankEvidence, clock: Clock, what: Hit | Trace, ready: float 
         return True
     if trail.ready is not None and what.index < trail.ready.index:
         return not _later_in_time(trail.ready, what)
+    if _by_hand(where, what):
+        return True
     if trail.stop is not None and what.index > trail.stop.index:
         return not _earlier_in_time(trail.stop, what)
     moment = clock.of(where, what)
@@ -120,6 +125,15 @@ def _excused(where: RankEvidence, clock: Clock, what: Hit | Trace, ready: float 
         return True
     served = trail.ready is not None or (ready is not None and moment is not None)
     return served and what.process in _SERVES_USERS and not _fatal(where, what)
+
+
+def _by_hand(where: RankEvidence, what: Hit | Trace) -> bool:
+    """Ctrl-C on an engine that serves is how it is stopped; on one rank of several it is a failure."""
+    trail = where.trail
+    if trail is None or trail.ready is None or where.rank not in (0, None):
+        return False
+    pressed = next((h.index for h in trail.hits if h.signature is INTERRUPTED and h.index > trail.ready.index), None)
+    return pressed is not None and what.index >= pressed
 
 
 def _later_in_time(mark: Mark, what: Hit | Trace) -> bool:
@@ -134,6 +148,8 @@ def _earlier_in_time(mark: Mark, what: Hit | Trace) -> bool:
 def _fatal(where: RankEvidence, what: Hit | Trace) -> bool:
     """Whether words of the part that serves users are about the engine itself, and not about a user's request."""
     if isinstance(what, Hit) and (what.signature.kind is Kind.WRAPPER or what.kind == "uvicorn"):
+        return True
+    if isinstance(what, Hit) and what.signature.stage == "serving":
         return True
     if isinstance(where.container, ContainerState) and where.container.ended:
         return True
@@ -220,6 +236,27 @@ def _of_trace(where: RankEvidence, clock: Clock, trace: Trace) -> Finding:
         (trace.text, *trace.frames[-2:]),
         known=False,
     )
+
+
+def _may_have_ended(where: RankEvidence, trail: Trail) -> bool:
+    runs = isinstance(where.container, ContainerState) and not where.container.ended
+    return not runs and trail.ready is None and trail.stop is None
+
+
+def cut_short(where: RankEvidence) -> bool:
+    """The log ends within a traceback: it failed, and why was cut away."""
+    return where.trail is not None and where.trail.cut and _may_have_ended(where, where.trail)
+
+
+def last_words(where: RankEvidence, clock: Clock) -> Finding | None:
+    """An exception that nothing knows, as the last that a log says: the process ended with it. Only where it did not
+    serve: a request's error ends nothing."""
+    trail = where.trail
+    if trail is None or not trail.orphans or not _may_have_ended(where, trail):
+        return None
+    last = trail.orphans[0]
+    words = f"The log ends with an error that is not in the list of known ones: {last.text[:300]}"
+    return replace(_of_trace(where, clock, last), sentence=words, action="read that line, and what stands above it")
 
 
 def _of_stop(where: RankEvidence, clock: Clock, stop: Mark) -> Finding:

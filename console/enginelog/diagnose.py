@@ -86,16 +86,17 @@ class LogReader:
         return out
 
     def _decide(self, data: bytes) -> None:
+        """What carried the lines here, and whether there are several ranks in what it carried."""
         self._decided = True
         if in_json(data):
             self._unwrap = of_json
-            return
-        if self.rank is None:
-            self._parting = parting_of(data)
-            if self._parting is not None:
-                return
-        if (wrapping := wrapping_of(data)) is not None:
+        elif (self.rank is not None or parting_of(data) is None) and (wrapping := wrapping_of(data)) is not None:
             self._unwrap = partial(unwrapped, wrapping=wrapping)
+        if self.rank is None:
+            self._parting = parting_of(self._inner(data))
+
+    def _inner(self, lines: bytes) -> bytes:
+        return lines if self._unwrap is None else b"\n".join(map(self._unwrap, lines.split(b"\n")))
 
     def _take(self, data: bytes) -> None:
         if self._parting is None and self._unwrap is None:
@@ -106,11 +107,11 @@ class LogReader:
         self._held = data[end:]
         if len(self._held) > 1 << 20:
             self._held = self._held[: 1 << 20]
-        if self._unwrap is not None:
-            self._give(b"", b"\n".join(map(self._unwrap, data[:end].split(b"\n"))))
+        inner = self._inner(data[:end])
+        if self._parting is None:
+            self._give(b"", inner)
             return
-        assert self._parting is not None
-        for line in data[:end].split(b"\n")[:-1]:
+        for line in inner.split(b"\n")[:-1]:
             name, rest = self._parting.part(line)
             self._give(name if name in self._logs or len(self._logs) < _MAX_RANKS else b"", rest + b"\n", self._line)
             self._line += 1
@@ -152,12 +153,13 @@ def _relined(where: RankEvidence, lines: list[int]) -> RankEvidence:
 
     hits = tuple(replace(h, index=at(h.index)) for h in trail.hits)
     traces = tuple(replace(t, index=at(t.index), start=at(t.start)) for t in trail.traces)
+    orphans = tuple(replace(t, index=at(t.index), start=at(t.start)) for t in trail.orphans)
     marks: dict[str, Any] = {}
     for name in ("first", "last", "ready", "stop", "still_from", "lag_grew"):
         mark = getattr(trail, name)
         marks[name] = None if mark is None else replace(mark, index=at(mark.index))
     cells = tuple(replace(c, line=at(c.line)) if c.line is not None else c for c in where.cells)
-    return replace(where, trail=replace(trail, hits=hits, traces=traces, **marks), cells=cells)
+    return replace(where, trail=replace(trail, hits=hits, traces=traces, orphans=orphans, **marks), cells=cells)
 
 
 def diagnose(

@@ -121,7 +121,8 @@ def _answer(value: object) -> Answer | None:
     if isinstance(value, bool):
         return Answer(value)
     if isinstance(value, (int, float)):
-        return Answer(value == 200, int(value))
+        number = _number(value)
+        return Answer(value == 200, None if number is None else int(number))
     if isinstance(value, str):
         good = value.strip() in ("200", "ok", "OK", "healthy", "200 OK")
         return Answer(good, error="" if good else _words(value, 400))

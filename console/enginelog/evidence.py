@@ -64,7 +64,8 @@ class Trail:
     """What one rank's log leaves for a diagnosis, in bounded memory. open_trace: it ends within a traceback. ready,
     stop: the first line that says so. still: consecutive statistics lines with requests and no token, at the end, and
     the first of them. lag_grew: the line at which docker's stamps have fallen behind the log's own clock by a minute
-    more than at the best moment, and by how many seconds at worst. tail: the last lines."""
+    more than at the best moment, and by how many seconds at worst. tail: the last lines. orphans: exceptions among the
+    last lines that nothing knows and whose traceback is not at hand. cut: the log ends within a traceback."""
 
     lines: int = 0
     hits: tuple[Hit, ...] = ()
@@ -80,6 +81,8 @@ class Trail:
     lag_s: float = 0.0
     lag_text: str = ""
     tail: tuple[str, ...] = ()
+    orphans: tuple[Trace, ...] = ()
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ _MAX_OPEN: Final = 64
 _FRAMES: Final = 8
 _SHOWN: Final = 1000
 _TAIL: Final = 8
+# After an exception a hint may follow, a blank line, the same from other ranks.
+_LAST_LINES: Final = 6
 # A lag that grows by a minute is a node that thrashes; one that only stands is a zone or a clock.
 _LAG_GROWS_S: Final = 60.0
 _LAG_LOOKS: Final = 5000
@@ -31,7 +33,7 @@ _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})'
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
 _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
 # How the ordinary lines begin that matter all the same.
-_TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Parent ", "No avai"})
+_TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Shuttin", "Parent ", "No avai"})
 _WAITS: Final = "No available shared memory broadcast block"
 _Key = tuple[str | None, int | None, bool]
 
@@ -42,6 +44,8 @@ class _Open:
     at: float | None
     chained: bool
     process: str | None
+    last: int
+    code: bool = False
     frames: deque[str] = field(default_factory=lambda: deque(maxlen=_FRAMES))
 
 
@@ -60,6 +64,7 @@ class CauseCollector:
         self._open: dict[_Key, _Open] = {}
         self._chain: set[_Key] = set()
         self._follow: tuple[_Key, int, int] | None = None
+        self._orphans: deque[Trace] = deque(maxlen=4)
         self._tail: deque[str] = deque(maxlen=_TAIL)
         self._first: Mark | None = None
         self._last: Mark | None = None
@@ -150,6 +155,8 @@ class CauseCollector:
             self._lag_worst,
             self._lag_text,
             tuple(self._tail),
+            tuple(o for o in self._orphans if self._lines - o.index <= _LAST_LINES),
+            any(trace.last >= self._lines - 1 for trace in self._open.values()),
         )
 
     def _said(self, start: str, record: Record) -> None:
@@ -166,7 +173,7 @@ class CauseCollector:
                 self._still += 1
             elif "generation throughput" in text:
                 self._still, self._still_from = 0, None
-        elif start == "[shutdo":
+        elif start == "[shutdo" or start == "Shuttin":
             # A teardown after a failure says the same: only what comes before any failure is a stop. A traceback that
             # is being written is a failure: the teardown's lines stand between its own.
             if self._stop is None and not self.died and not self._open:
@@ -191,7 +198,9 @@ class CauseCollector:
         if TRACEBACK in text:
             if len(self._open) >= _MAX_OPEN:
                 self._open.clear()
-            self._open[key] = opened = _Open(record.index, record.docker_at, key in self._chain, record.process)
+            self._open[key] = opened = _Open(
+                record.index, record.docker_at, key in self._chain, record.process, record.index
+            )
             self._chain.discard(key)
             if not text.startswith(TRACEBACK):
                 # "… hit an exception: Traceback": some writers give the lines that follow no head.
@@ -199,9 +208,14 @@ class CauseCollector:
                 self._match(record, key, False)
             return
         trace = self._open.get(key)
-        if first in (" ", "\t", ""):
-            if trace is not None and (found := _FRAME.search(text)):
-                trace.frames.append(f"{found[1]} in {found[2]}")
+        # Published logs have often lost the spaces that a traceback's lines begin with.
+        bare = trace is not None and (text.startswith('File "') or (trace.code and not _EXCEPTION.match(text)))
+        if bare or first in (" ", "\t", ""):
+            if trace is not None:
+                trace.last, trace.code = record.index, False
+                if found := _FRAME.search(text):
+                    trace.frames.append(f"{found[1]} in {found[2]}")
+                    trace.code = first == "F"
             return
         if trace is not None and (record.level in ("ERROR", "CRITICAL", None)):
             self._open = {k: v for k, v in self._open.items() if v is not trace}
@@ -215,7 +229,8 @@ class CauseCollector:
             self._ready = self._mark(record)
             return
         orphan = record.kind == "raw" and record.level is None and ORPHAN.match(text) is not None
-        self._match(record, key, orphan)
+        if not self._match(record, key, orphan) and orphan:
+            self._orphans.append(self._trace(record, None))
 
     def _traced(self, record: Record, trace: _Open, key: _Key) -> None:
         if record.process is None and trace.process is not None:
@@ -223,20 +238,22 @@ class CauseCollector:
         known = self._match(record, key, True, trace.frames)
         self.died = True
         if len(self._traces) < _MAX_TRACES:
-            self._traces.append(
-                Trace(
-                    trace.start,
-                    record.index,
-                    record.docker_at,
-                    self._now(),
-                    record.level,
-                    record.process,
-                    tuple(trace.frames),
-                    record.text[:_SHOWN],
-                    known,
-                    trace.chained,
-                )
-            )
+            self._traces.append(replace(self._trace(record, trace), known=known))
+
+    def _trace(self, record: Record, trace: _Open | None) -> Trace:
+        """An exception as it was told of; trace None: of its traceback nothing is at hand."""
+        return Trace(
+            record.index if trace is None else trace.start,
+            record.index,
+            record.docker_at,
+            self._now(),
+            record.level,
+            record.process,
+            () if trace is None else tuple(trace.frames),
+            record.text[:_SHOWN],
+            False,
+            trace is not None and trace.chained,
+        )
 
     def _match(self, record: Record, key: _Key, traced: bool, frames: Iterable[str] = ()) -> bool:
         """Keep what signatures say of the line; whether a cause, a wrapper or a victim's words are among it."""

@@ -73,6 +73,8 @@ KERNELS: Final[tuple[Signature, ...]] = (
         "The node's driver is older than the image's CUDA needs.", "update the driver on that node, or use an image for its CUDA version", weight=90),
     sig("no_gpu_runtime", ("CUDA driver initialization failed", "system not yet initialized", "Failed to initialize NVML", "cudaErrorSystemNotReady"), r"CUDA driver initialization failed|system not yet initialized|cudaErrorSystemNotReady|Failed to initialize NVML: (?P<why>[^\n]{1,80})",
         "The GPU's driver does not start for this container ({why}).", "run nvidia-smi on the node, then in a container; restart the container engine, then the node", weight=80),
+    sig("no_gpu_runtime", "active drivers", r"(?P<count>\d{1,3}) active drivers \([^\n]{0,200}There should only be one",
+        "Triton found {count} GPU drivers where there must be one: with 0 the container sees no GPU.", "run nvidia-smi in the container (`docker run --gpus all`); with more than one, two Triton backends are installed in the image", weight=84),
     sig("no_gpu_runtime", "CUDA unknown error", r"CUDA unknown error - this may be due to",
         "CUDA does not start in this container.", "run nvidia-smi on the node, then in a container (`docker run --gpus all`); restart the container engine, then the node", weight=82),
     sig("config_rejected", "invalid device ordinal", r"CUDA (?:driver )?error: invalid device ordinal",

@@ -15,12 +15,18 @@ DIED: Final = sig("killed_from_outside", ("died unexpectedly", "died, exit code"
     "The worker process {what} died (exit code {code}).", "see the kernel's log (dmesg), a memory guard, or who sent the signal; OOMKilled=false is normal on GB10", kind=_W, weight=48)  # fmt: skip
 SGLANG_END: Final = sig("cause_not_in_log", ("crashed with exit code", "Received sigquit from a child process"), r"(?:child|subprocess|scheduler|process)[^\n]{0,80}crashed with exit code (?P<code>-?\d{1,4})|Received sigquit from a child process",
     "A child process of the engine ended.", _WHERE, kind=_W, weight=18)  # fmt: skip
+RANK_END: Final = sig("cause_not_in_log", "scheduler", r"[Rr]ank (?P<rank>\d{1,6}) scheduler (?:died|is dead)[^\n]{0,60}?\(exit code: (?P<code>-?\d{1,4})\)",
+    "The scheduler process of rank {rank} ended (exit code {code}).", "look at the first traceback of that rank; after -9 at the kernel's log of its node (`dmesg -T`) and a memory guard", kind=_W, weight=24)  # fmt: skip
+INTERRUPTED: Final = sig("killed_from_outside", ("KeyboardInterrupt",), "",
+    "The process was interrupted (Ctrl-C or SIGINT).", "find who or what sent it: a closed terminal, a script, a lost SSH session", weight=58)  # fmt: skip
 STOPPING: Final = sig("stop", ("[shutdown]", "Shutting down", "Gracefully stopping", "SIGTERM received", "shutdown triggered"), r"\[shutdown\]|SIGTERM received[^\n]{0,60}(?:shutting|draining)|Gracefully stopping",
     kind=_B, weight=100)  # fmt: skip
 
 NEUTRAL: Final[tuple[Signature, ...]] = (
     DIED,
     SGLANG_END,
+    RANK_END,
+    INTERRUPTED,
     STOPPING,
     sig("cause_not_in_log", ("WorkerProc hit an exception", "WorkerProc failed to start", "WorkerProc initialization failed", "EngineCore failed to start", "EngineCore encountered a fatal error", "Engine core initialization failed", "EngineDeadError", "EngineCore hit an exception", "Engine process failed to start", "EngineCore encountered an issue", "Engine background task failed", "AsyncEngineDeadError", "output_handler failed", "Engine loop is not running", "got fatal signal from worker processes", "Error executing method", "Exception in worker VllmWorkerProcess"), "",
         "The engine gave up; this line does not say why.", _WHERE, kind=_W, weight=20),

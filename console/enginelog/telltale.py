@@ -22,6 +22,7 @@ BEFORE: Final = re.compile(
             r"\(\w[\w.]{0,60} pid=\d{1,10}[^)]{0,80}\) ?",
             r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./\\-]{1,120}:\d{1,7}\] ?",
             r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,100}:",
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,6} - [\w.]{1,100} - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - ",
             r"[IWEF]\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})? {1,7}\d{1,10} [\w./\-]{1,120}:\d{1,7}\] ?",
             r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] ?",
             r"\[(?:TRT-LLM|TensorRT-LLM)\] ?(?:\[RANK \d{1,6}\] ?)?\[[A-Z]{1,8}\] ?",
@@ -52,7 +53,8 @@ def said_before(before: str) -> tuple[str | None, str | None]:
     """(level, process) that a prefix of `BEFORE` tells, each None where it tells none: `[rank3]: ` is the process
     "rank3", `(VllmWorker rank=1 pid=9)` is "VllmWorker rank=1"."""
     level, owner = _LEVEL.search(before), _RANK.search(before)
-    said = None if level is None else level[1] or _LETTERS[level[2] or level[3]]
+    # What relays another program's lines gives them a level of its own.
+    said = None if level is None or " - INFO - " in before else level[1] or _LETTERS[level[2] or level[3]]
     return said, None if owner is None else f"{owner[2]} rank={owner[3]}" if owner[2] else f"rank{owner[1]}"
 
 

@@ -38,6 +38,7 @@ WRAPPINGS: Final = (
     Wrapping(re.compile(_ANSI + rb"(?P<name>[A-Za-z0-9][\w.\-]{0,200}@[\w.\-]{1,100}) {1,40}\| " + _ANSI)),
     Wrapping(re.compile(rb"\[\d{1,6},(?P<name>\d{1,6})\]<std(?:out|err)>: ?")),
     Wrapping(re.compile(rb"\[(?:default|rank)(?P<name>\d{1,4})\]: ?"), sure=False),
+    Wrapping(re.compile(rb"\[(?P<name>[A-Za-z][\w.\-]{0,80}:\d{1,4})\]:? ?"), sure=False),
     Wrapping(re.compile(_ANSI + rb"(?P<name>[A-Za-z0-9][\w.\-]{0,63}) {0,40}\|" + _ANSI + rb" ?" + _ANSI), sure=False),
     Wrapping(re.compile(rb" {0,6}(?P<name>\d{1,6}): "), sure=False),
     Wrapping(re.compile(rb"\d{1,9}:(?!\d\d:)"), sure=False),
