@@ -33,14 +33,17 @@ def came(where: RankEvidence) -> bool:
 
 def missing(evidence: Evidence) -> list[RankEvidence]:
     """Ranks that never came to the rendezvous, as far as the evidence covers every rank: of a rank without a log and
-    without a known state nothing is known."""
+    without a known state nothing is known. Where others came and wait, a rank whose container is known and which left
+    no line is the one they wait for: nothing keeps an empty log."""
     out: list[RankEvidence] = []
     if len(evidence.ranks) < 2:
         return out
+    waited_for = any(came(r) for r in evidence.ranks)
     for where in evidence.ranks:
         if where.rank is None or came(where):
             continue
-        if where.trail is not None or has_container(where) is False or where.reachable is False:
+        container = has_container(where)
+        if where.trail is not None or container is False or (container and waited_for) or where.reachable is False:
             out.append(where)
     return out
 

@@ -99,6 +99,21 @@ def test_a_rank_that_never_came_is_named() -> None:
     assert "rank 6 (dgx7)" in cause.sentence.lower()
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_rank_that_never_spoke_is_named_from_a_folder_that_holds_no_log_of_it(ended: bool) -> None:
+    """As after a stop: its container is known, and an empty log is kept by nobody."""
+    boot = Boot().waiting()
+    boot.logs.pop(6)
+    boot.more["deadline_passed"] = True
+    if ended:  # by a stop, after the deadline
+        boot.more["stop_at"] = "2026-11-30T02:39:50Z"
+        for rank in range(8):
+            boot.end(rank, 137, "02:40:00")
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.cls, cause.rank, cause.node) == ("rank_missing", 6, "dgx7")
+
+
 @pytest.mark.parametrize(
     ("trouble", "cls"),
     [
