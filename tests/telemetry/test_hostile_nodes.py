@@ -73,7 +73,7 @@ def assert_possible(sample: Sample) -> None:
         assert isinstance(measure, Absent) or math.isfinite(measure)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(LINE | CUT, max_size=4), min_size=1, max_size=3))
 def test_whatever_nvidia_smi_prints_no_gpu_counts_twice_and_no_figure_is_made_up(rounds: list[list[str]]) -> None:
     sampler = Sampler("n")
