@@ -334,12 +334,13 @@ class DiskWorld:
     async def _console(self, settings: Settings) -> int:
         import asyncio
 
-        from console.transport.turns import keep_what_stays, kept_for_good
+        from console.base.garbage import Portions, kept_for_good
 
         async with self._cluster_in_use() as cluster, self._connecting(cluster) as fleet:
             with kept_for_good():
                 await asyncio.to_thread(_load_console)
-            keep_what_stays()
+            garbage = Portions()
+            garbage.begin()
             from console.files.night_store import NightStore
             from console.services.night_cut import told
             from console.tui.app import run_console_async
@@ -355,6 +356,7 @@ class DiskWorld:
                     ascii=self._args.ascii or settings.glyphs == "ascii",
                 )
             finally:
+                garbage.end()
                 await hub.close()
 
     def lab(self, args: argparse.Namespace) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import selectors
 from collections import deque
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -16,7 +14,6 @@ T = TypeVar("T")
 # 128 nodes that spoke while the console was busy would be 160 ms in which no key is answered, 8 are 10 ms.
 SOCKETS_A_TURN: Final = 8
 BEGINNINGS_A_TURN: Final = 4
-JOINED_S: Final = 20.0
 
 
 class FewAtOnce(selectors.DefaultSelector):
@@ -41,25 +38,6 @@ class FewAtOnce(selectors.DefaultSelector):
 def loop_of_turns() -> asyncio.AbstractEventLoop:
     """An event loop whose turns stay short with many connections."""
     return asyncio.SelectorEventLoop(FewAtOnce())
-
-
-@contextmanager
-def kept_for_good() -> Iterator[None]:
-    """What is loaded in this block is never looked through for garbage, and nothing is while it is loaded.
-
-    A full collection looks at every object that there is: 60 to 90 ms in one turn for the console's modules alone."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def keep_what_stays() -> None:
-    """To be called once in the loop. What is there when all nodes have joined, their connections above all, stays as a
-    rule; what of it goes all the same is freed as ever, but for cycles of those first objects."""
-    asyncio.get_running_loop().call_later(JOINED_S, gc.freeze)
 
 
 def run_in_turns(work: Coroutine[Any, Any, T]) -> T:

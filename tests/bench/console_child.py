@@ -16,9 +16,10 @@ from pathlib import Path
 
 from console.assemble import DiskWorld
 from console.base.absent import known
+from console.base.garbage import Portions, kept_for_good
 from console.cli.parser import build_parser
 from console.services.hub import HubApi
-from console.transport.turns import FewAtOnce, keep_what_stays, kept_for_good
+from console.transport.turns import FewAtOnce
 from console.tui.app import run_console_async
 
 BEAT_S = 0.05
@@ -104,7 +105,7 @@ async def console(cluster: str, result: Path, seconds: float, settle: float) -> 
     args: argparse.Namespace = build_parser().parse_args(["--cluster", cluster, "status"])
     with kept_for_good():
         pass  # all is loaded
-    keep_what_stays()
+    Portions().begin()
     world = DiskWorld(args)
     hub = world.make_hub(world.cluster())
     task = asyncio.create_task(Meter(hub, result, seconds, settle).run())

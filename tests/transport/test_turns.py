@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import selectors
 import shlex
 import socket
 from contextlib import ExitStack
 
 from console.transport.quoting import PROGRAM_LENGTH, quote
-from console.transport.turns import BEGINNINGS_A_TURN, SOCKETS_A_TURN, FewAtOnce, Turnstile, kept_for_good, run_in_turns
+from console.transport.turns import BEGINNINGS_A_TURN, SOCKETS_A_TURN, FewAtOnce, Turnstile, run_in_turns
 
 
 def test_many_sockets_are_served_a_few_a_turn_and_none_is_passed_over_twice() -> None:
@@ -80,16 +79,3 @@ def test_a_program_is_quoted_once_and_as_any_word() -> None:
     word = line * PROGRAM_LENGTH
     assert quote(word) is quote(word)
     assert shlex.split(quote(word)) == [word] and shlex.split(quote(line)) == [line]
-
-
-def test_what_is_loaded_is_not_looked_through() -> None:
-    gc.collect()
-    before, there = gc.get_freeze_count(), gc.isenabled()
-    try:
-        with kept_for_good():
-            assert not gc.isenabled()
-            kept = [[n] for n in range(1000)]
-        assert gc.isenabled() is there
-        assert gc.get_freeze_count() >= before + len(kept)
-    finally:
-        gc.unfreeze()
