@@ -46,9 +46,13 @@ class ConsoleHub(Stopping):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self._facts = FactsBook(self._fleet, self._cluster, self._clock)
+        self._facts = FactsBook(self._fleet, self._cluster, self._clock, self._look_told)
 
     # -- facts and plans ----------------------------------------------------------------------------------------
+
+    def _look_told(self, looking: tuple[int, int] | None) -> None:
+        self._looking = looking
+        self._touch_soon()
 
     def _facts_changed(self) -> None:
         self._facts.forget()

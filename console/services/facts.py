@@ -49,29 +49,32 @@ async def gather_facts(
     wall: Callable[[], float] = time.time,
     asks: Mapping[str, Mapping[str, Any]] | None = None,
     only: Sequence[str] = (),
+    heard: Callable[[str], None] = lambda _node: None,
 ) -> Mapping[str, NodeFacts | Absent]:
     """Facts by node name, within `timeout` seconds; a node that cannot be asked is Absent with the reason.
 
     images: references whose Ids are asked for. paths: where free space is asked for (`~` expands on the node), beside
     the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds.
     asks: what a launch asks beside, by node (`console.plan.launch_ask.asks`). only: facts by name, and what comes with
-    them; all where it is empty."""
-    wanted = [n for n in cluster.nodes if nodes is None or n.name in nodes]
-    found = await asyncio.gather(
-        *(
-            node_facts(
-                fleet.link(n.name),
-                n,
+    them; all where it is empty. heard: called with each node's name when it answered, or cannot."""
+
+    async def one(node: Node) -> NodeFacts | Absent:
+        try:
+            return await node_facts(
+                fleet.link(node.name),
+                node,
                 images,
                 timeout=timeout,
                 paths=paths,
                 wall=wall,
-                ask=(asks or {}).get(n.name),
+                ask=(asks or {}).get(node.name),
                 only=only,
             )
-            for n in wanted
-        )
-    )
+        finally:
+            heard(node.name)
+
+    wanted = [n for n in cluster.nodes if nodes is None or n.name in nodes]
+    found = await asyncio.gather(*(one(n) for n in wanted))
     return {n.name: facts for n, facts in zip(wanted, found, strict=True)}
 
 

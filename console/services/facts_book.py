@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -35,9 +35,16 @@ Facts = Mapping[str, NodeFacts | Absent]
 class FactsBook:
     """The facts for one recipe and its nodes at a time, as the hub's plans and launches need them. One question at a
     time. Of a large cluster only the nodes of the launch are asked: a question costs a node some processes, and each
-    way to another node two more."""
+    way to another node two more. told: how many of how many have answered while they are asked, None after it."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        cluster: Cluster,
+        clock: Clock,
+        told: Callable[[tuple[int, int] | None], None] = lambda _looking: None,
+    ) -> None:
+        self._told = told
         self._fleet = fleet
         self._cluster = cluster
         self._clock = clock
@@ -90,16 +97,28 @@ class FactsBook:
         self._for = _key(recipe, ranks)
 
     async def _gather(self, recipe: Recipe, ranks: Sequence[str] | None, only: tuple[str, ...] = ()) -> Facts:
-        return await gather_facts(
-            self._fleet,
-            self._cluster,
-            [recipe.docker_image],
-            timeout=FACTS_TIMEOUT_S,
-            nodes=ranks,
-            wall=self._clock.wall,
-            asks=asks(recipe, self._cluster, ranks),
-            only=only,
-        )
+        names = self._names(ranks)
+        answered: set[str] = set()
+
+        def heard(node: str) -> None:
+            answered.add(node)
+            self._told((len(answered), len(names)))
+
+        self._told((0, len(names)))
+        try:
+            return await gather_facts(
+                self._fleet,
+                self._cluster,
+                [recipe.docker_image],
+                timeout=FACTS_TIMEOUT_S,
+                nodes=ranks,
+                wall=self._clock.wall,
+                asks=asks(recipe, self._cluster, ranks),
+                only=only,
+                heard=heard,
+            )
+        finally:
+            self._told(None)
 
 
 def _key(recipe: Recipe, ranks: Sequence[str] | None) -> tuple[object, ...]:

@@ -74,6 +74,7 @@ class Stopping(Preparing):
                 await asyncio.wait([sweep], timeout=SWEEP_WAIT_S)
                 return stopped.results
         finally:
+            self._facts_changed()
             self._end_job()
 
     async def _sweep_helpers(self) -> None:

@@ -93,6 +93,7 @@ class Watching:
         self._series = SeriesBook()
         self._discovering: asyncio.Task[Any] | None = None
         self._looked = False
+        self._looking: tuple[int, int] | None = None
         self._known: set[str] = set()
         self._recipes, self._problems = shelf.load()
         loop = asyncio.get_running_loop()
@@ -171,6 +172,7 @@ class Watching:
             lowest=self.vigil.lowest(nodes),
             controls=self._controls_view,
             looked=self._looked,
+            looking=self._looking,
         )
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -158,7 +158,8 @@ class BootsPane(Pane):
         columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', recipe_width(width))}"
         head = f"    no  at    {columns} note, cause, change"
         rows = [Row(b.id, boot_row(b, width, self.glyphs, marked=b.id == self.marked)) for b in self._boots]
-        self.grid.set_content(clip(((head, "head"),), width, "head"), rows)
+        none = Row("", (clip(((" no boot is kept yet: each launch is", "dim"),), width),))
+        self.grid.set_content(clip(((head, "head"),), width, "head"), rows or [none])
         good = sum(1 for b in self._boots if b.ready_s is not None)
         title: list[Span] = [("Boots ", "title"), (f"{len(self._boots)} ", "strong"), (f"{good} became ready ", "dim")]
         if self.marked is not None:
