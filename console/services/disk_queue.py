@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -16,6 +17,29 @@ MOST_ITEMS: Final = 50_000
 Work = Callable[[BootFolder], None]
 
 
+class Backlog:
+    """What was handed to the ledger's thread and is not begun. A disk that hangs takes nothing and refuses nothing, and
+    memory is not for a night of logs: beyond the limit nothing more is handed on. Used from two threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._items = 0
+
+    def enter(self, size: int) -> bool:
+        with self._lock:
+            if self._items >= MOST_ITEMS or self._bytes + size > MOST_BYTES:
+                return False
+            self._items += 1
+            self._bytes += size
+            return True
+
+    def leave(self, size: int) -> None:
+        with self._lock:
+            self._items -= 1
+            self._bytes -= size
+
+
 class DiskQueue:
     """Work on one boot's folder, done in order in the ledger's thread. told: hears once that the disk refuses, and once
     that it takes everything again, or what was lost."""
@@ -26,21 +50,37 @@ class DiskQueue:
         self._waiting: deque[tuple[Work, int]] = deque()
         self._bytes = 0
         self._overflowed = False
+        self._lost_logs = 0
+
+    @property
+    def gap(self) -> str:
+        """What of the logs is missing from the folder for good, in words; empty where nothing is. It stays so when the
+        disk takes everything again: what came meanwhile is then kept nowhere but on the nodes."""
+        if not self._lost_logs:
+            return ""
+        return f"{self._lost_logs} pieces of its logs came while this machine's disk took nothing, and were not kept"
 
     @property
     def stuck(self) -> bool:
         """The disk refused, and what waits is in memory alone."""
         return bool(self._waiting)
 
-    def do(self, work: Work, size: int) -> None:
-        """Never raises for the disk. size: bytes that holding it back costs."""
+    def lost(self, *, log: bool) -> None:
+        """Something could not even be held: told once until the disk answers again. log: a piece of a rank's log."""
+        self._lost_logs += log
+        if not self._overflowed:
+            self._overflowed = True
+            self._told("this machine's disk takes nothing, and memory for it is used up: what comes now is not kept")
+
+    def do(self, work: Work, size: int, *, log: bool = False) -> None:
+        """Never raises for the disk. size: bytes that holding it back costs. log: a piece of a rank's log."""
         try:
             self._catch_up()
             work(self._folder)
         except NightdeckError as error:
             if not self._waiting:
                 self._told(f"this boot is not kept on disk for now; it is held in memory and tried again: {error}")
-            self._hold(work, size)
+            self._hold(work, size, log)
 
     def last(self) -> None:
         """The console ends: one more try, and the word where it fails."""
@@ -51,7 +91,7 @@ class DiskQueue:
             self._waiting.clear()
 
     def _catch_up(self) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._overflowed:
             return
         while self._waiting:
             work, size = self._waiting[0]
@@ -62,9 +102,9 @@ class DiskQueue:
         self._told(f"this boot is kept on disk again{lost}")
         self._overflowed = False
 
-    def _hold(self, work: Work, size: int) -> None:
+    def _hold(self, work: Work, size: int, log: bool) -> None:
         if len(self._waiting) >= MOST_ITEMS or self._bytes + size > MOST_BYTES:
-            self._overflowed = True  # the nodes have their logs; the next console reads them from there
+            self.lost(log=log)  # the nodes have their logs; the next console reads them from there
             return
         self._waiting.append((work, size))
         self._bytes += size

@@ -27,7 +27,7 @@ from console.files.journal import read_events
 from console.plan.model import Plan
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
-from console.services.disk_queue import DiskQueue
+from console.services.disk_queue import Backlog, DiskQueue
 from console.services.series import METRICS
 from console.services.tail import stamp_of
 from console.telemetry.sample import Sample
@@ -63,6 +63,7 @@ class Keeper:
         self._folder = folder if isinstance(folder, BootFolder) else None
         self._path = folder.path if isinstance(folder, BootFolder) else folder
         self._queue = DiskQueue(self._folder, told) if self._folder is not None else None
+        self._backlog = Backlog()
         self._thread = thread
         self._failed = failed
         self._before = before or {}
@@ -87,16 +88,20 @@ class Keeper:
         """False where another console of this machine writes this boot, or the disk refused."""
         return self._queue is not None and not self._broken and not self._queue.stuck
 
-    def _do(self, work: Callable[[BootFolder], None], size: int = 500) -> None:
+    def _do(self, work: Callable[[BootFolder], None], size: int = 500, *, log: bool = False) -> None:
         queue = self._queue
         if queue is None or self._broken or self._closed:
             return
+        if not self._backlog.enter(size):
+            queue.lost(log=log)
+            return
 
         def guarded() -> None:
+            self._backlog.leave(size)
             if self._broken:
                 return
             try:
-                queue.do(work, size)
+                queue.do(work, size, log=log)
             except Exception as error:  # noqa: BLE001 - nobody waits for this: what is not told here is told nowhere
                 self._broken = True
                 self._failed(error)
@@ -139,7 +144,7 @@ class Keeper:
         data = b"\n".join(lines) + b"\n"
         if self._folder is None and lines:
             self._newest[rank] = stamp_of(lines[-1])
-        self._do(lambda folder: folder.append_log(rank, data), len(data))
+        self._do(lambda folder: folder.append_log(rank, data), len(data), log=True)
 
     def guard(self, rank: int, text: str) -> None:
         self._do(lambda folder: folder.append_guard(rank, text))
@@ -222,7 +227,10 @@ class Keeper:
             self.flush()
         except TimeoutError:
             return self._disk_says()
-        return self._disk_says() if self._broken else ""
+        return self._disk_says() if self._broken else self._gap()
+
+    def _gap(self) -> str:
+        return self._queue.gap if self._queue is not None else ""
 
     def _disk_says(self) -> str:
         """In the disk's own words, as far as it still refuses."""

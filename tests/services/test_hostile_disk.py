@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from console.boot.events import Acted, BootFailed, BootOpened, RankRef
 from console.boot.reduce import opened, reduce
 from console.files import atomic
 from console.files.journal import Journal, read_events
+from console.services import disk_queue
 from console.services.compare import record_of
 from console.services.ledger import Ledger, replayed, summary_row
 from console.services.report import report_since, write_report
@@ -206,3 +208,63 @@ def test_any_row_is_listed_opened_and_reported(
         settled(ledger)
     finally:
         ledger.close()
+
+
+def test_a_log_that_was_dropped_while_the_disk_was_full_is_never_called_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 2_000)
+    disk = FullDisk(monkeypatch)
+    told: list[str] = []
+    ledger = Ledger(Journal(tmp_path / "boots"), told.append)
+    keeper = ledger.keeper("d1", 1, "flash", now=T0)
+    keeper.log(0, [line(0)])
+    settled(ledger)
+    assert ledger.unsaved(["d1"]) == {}
+    disk.room = 0
+    for n in range(1, 21):
+        keeper.log(0, [line(n)])
+        settled(ledger)
+    disk.room = 1 << 40
+    keeper.log(0, [line(21)])
+    settled(ledger)
+    assert told[-1] == "this boot is kept on disk again, but not all that came meanwhile"
+    assert keeper.path is not None
+    kept = (keeper.path / "rank0.log").read_bytes().splitlines()
+    lost = 22 - len(kept)
+    assert 0 < lost < 20 and kept[-1] == line(21)
+    why = f"{lost} pieces of its logs came while this machine's disk took nothing, and were not kept"
+    assert ledger.unsaved(["d1"]) == {"d1": why}
+    ledger.close()
+
+
+def test_a_disk_that_hangs_costs_no_more_memory_than_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 20_000)
+    told: list[str] = []
+    ledger = Ledger(Journal(tmp_path / "boots"), told.append)
+    keeper = ledger.keeper("d1", 1, "flash", now=T0)
+    settled(ledger)
+    answers = threading.Event()
+    real = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        assert answers.wait(30)
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    for n in range(1_000):
+        keeper.log(0, [line(n)])
+    assert ledger._thread._work_queue.qsize() < 100, "some of it waits, and no more"
+    assert told == ["this machine's disk takes nothing, and memory for it is used up: what comes now is not kept"]
+    answers.set()
+    settled(ledger)
+    keeper.log(0, [line(1_000)])
+    settled(ledger)
+    assert told[1:] == ["this boot is kept on disk again, but not all that came meanwhile"]
+    assert keeper.path is not None
+    kept = (keeper.path / "rank0.log").read_bytes().splitlines()
+    assert kept[:2] == [line(0), line(1)] and kept[-1] == line(1_000) and 10 < len(kept) < 200
+    assert list(ledger.unsaved(["d1"])) == ["d1"]
+    ledger.close()
