@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +43,43 @@ class RecipeShelf:
         raise UsageError(f'no recipe is called "{clean_line(slug, limit=80)}"; there are: {known}', remedy=hint)
 
 
+# What was read of a file, while it is that file: the console reads its recipes again at many a key, and to parse one
+# takes some milliseconds. Frozen values, so that they may be shared.
+_Kept = tuple[tuple[int, ...], Recipe]
+_kept: dict[tuple[str, str], _Kept] = {}
+_MOST_KEPT: Final = 500
+_SETTLED_S: Final = 3.0
+
+
 def load_recipe(path: Path, *, slug: str | None = None) -> Recipe:
     """One file. Raises FileErrors (RecipeErrors for what stands in it)."""
+    name = slug or path.parent.name
+    stamp = _stamp(path)
+    kept = _kept.get((str(path), name))
+    if kept is not None and stamp is not None and kept[0] == stamp:
+        return kept[1]
     try:
         text = read_text(path)
     except FileError as error:
         raise FileErrors([error]) from error
-    return parse_recipe(text, slug=slug or path.parent.name, file=str(path))
+    recipe = parse_recipe(text, slug=name, file=str(path))
+    if stamp is not None:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        _kept[str(path), name] = (stamp, recipe)
+    return recipe
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes with a file's text; None where that is not certain: a file written a moment ago may be written once
+    more within the clock's step, which is some milliseconds on some file systems and two seconds on others."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if time.time() - max(found.st_mtime, found.st_ctime) < _SETTLED_S:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def load_recipes(places: Places, extra_dir: Path | None = None) -> RecipeShelf:

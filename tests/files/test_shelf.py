@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from console.base.errors import FileError, UsageError
 from console.base.toml_check import FileErrors
+from console.files import recipes
 from console.files.clusters import find_cluster, load_cluster
 from console.files.places import Places, bundled_folder, find_places
 from console.files.read import LARGEST, read_text
 from console.files.recipes import load_recipe, load_recipes
+from console.recipe.model import Recipe
+from console.recipe.parse import parse_recipe
 
 GOOD = 'engine = "vllm"\nname = "x"\ndocker_image = "i"\nmodel = "m"\nrequired_nodes = 1\n'
 
@@ -194,3 +198,29 @@ def test_cluster_file(places: Places, home: Path) -> None:
     places.cluster_file.write_text("[[nodes]]\n")
     with pytest.raises(FileErrors, match=r"cluster\.toml:1:3: nodes\[1\]\.host: missing"):
         find_cluster(places)
+
+
+def test_a_recipe_is_parsed_again_only_when_its_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str, *, slug: str, file: str) -> Recipe:
+        parsed.append(slug)
+        return parse_recipe(text, slug=slug, file=file)
+
+    monkeypatch.setattr(recipes, "parse_recipe", parse)
+    path = put(tmp_path, "tiny")
+    load_recipe(path), load_recipe(path)
+    assert parsed == ["tiny", "tiny"], "what was written this moment may be written once more in the same moment"
+    later = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    first = load_recipe(path)
+    assert load_recipe(path) is first and parsed == ["tiny"] * 3
+    assert load_recipe(path, slug="other").slug == "other"
+    path.write_text(GOOD.replace('"m"', '"n"'))  # the same length
+    assert load_recipe(path).model == "n" and len(parsed) == 5
+    path.write_text("model = ")
+    with pytest.raises(FileErrors):
+        load_recipe(path)
+    path.unlink()
+    with pytest.raises(FileErrors):
+        load_recipe(path)
