@@ -88,6 +88,16 @@ class Index:
         return known
 
 
+# As much of a bar's line as tells it from another bar; from the first digit on it may be another in each state.
+_LABEL: Final = re.compile(r"\D{0,24}")
+
+
+def label(text: str) -> str:
+    """How every state of a progress bar begins; empty where each begins with a number."""
+    found = _LABEL.match(text)
+    return found[0].rstrip() if found is not None else ""
+
+
 # It gives nothing back: what follows it is never a digit.
 _NUM: Final = r"(\d[\d,]{0,19}+(?:\.\d{1,12}+)?+)"
 VERSION: Final = re.compile(r"version (\S{1,100})")

@@ -24,7 +24,8 @@ _PLANS: Final = Plans()
 class Decoder:
     """Turns one rank's stream into records; never raises, whatever the bytes, and gives the same records however the
     stream is cut. docker_timestamps: True and None strip stamps where they stand; False leaves them in the text.
-    secrets: values to mask wherever they are echoed."""
+    secrets: values to mask wherever they are echoed. lines, long: how many there were, and how many of them had no plan
+    and were read the long way."""
 
     def __init__(
         self, rank: int | None = None, docker_timestamps: bool | None = None, secrets: Iterable[str] = ()

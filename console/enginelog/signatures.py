@@ -138,6 +138,7 @@ def _neutral() -> tuple[Signature, ...]:
         if s.kind is Kind.BENIGN
         and s is not STOPPING
         and _loose(s)[1] is not None
+        and not any(char.isdigit() for key in s.keys for char in key)
         and not takes_digits(s.pattern.pattern)
     )
 

@@ -17,8 +17,6 @@ NO_STATS: Final = Absent("no statistics line yet")
 # Request logging prints what users wrote, and a user may write anything.
 _QUOTES_A_USER: Final = "Received request"
 _MOST_PASSES: Final = 8
-# As much of a bar's line as tells it from another bar.
-_LABEL: Final = 24
 
 
 class StageTracker(Listener):
@@ -55,23 +53,20 @@ class StageTracker(Listener):
 
     def feed(self, records: Iterable[Record]) -> None:
         handlers = self._handlers
-        label, bar = "", None
+        label, states = "", list[Record]()
         for record in records:
             self.records += 1
             text, kind, hints = record.text, record.kind, record.hints
             if kind == "progress":
-                if text[:_LABEL] == label:
-                    bar = record  # of a bar's many states the last one counts
+                if label and text.startswith(label):
+                    states.append(record)
                     continue
-                if bar is not None:
-                    self._on_bar(bar.text, bar)
-                self._on_bar(text, record)
-                label, bar = text[:_LABEL], None
+                self._on_states(states)
+                label = say.label(text) if self._on_bar(text, record) else ""
                 continue
             if label and text:
-                if bar is not None:
-                    self._on_bar(bar.text, bar)
-                label, bar = "", None
+                self._on_states(states)
+                label = ""
             if kind == "uvicorn" and (self.ready or (Stage.HTTP in self._closed and "startup" not in text)):
                 continue
             if kind == "nccl" and self._network_known and "NET/Socket" not in text:
@@ -97,8 +92,7 @@ class StageTracker(Listener):
                 self._open(Stage.ARGUMENTS, record)
             for name in names:
                 handlers[name](text, record)
-        if bar is not None:
-            self._on_bar(bar.text, bar)
+        self._on_states(states)
 
     def watch(self, partial: str) -> None:
         """A progress bar whose line has not ended yet (`Decoder.partial`): moves `progress`, opens no stage."""
@@ -127,10 +121,18 @@ class StageTracker(Listener):
         more = self._bar_since_pass or done < self.passes_expected
         return done + 1 if more and self._floor <= Stage.WEIGHTS else done
 
-    def _on_bar(self, text: str, record: Record) -> None:
+    def _on_states(self, states: list[Record]) -> None:
+        """Of a bar's many states after the first the last one counts."""
+        while states:
+            record = states.pop()
+            if self._on_bar(record.text, record):
+                states.clear()
+
+    def _on_bar(self, text: str, record: Record) -> bool:
+        """False: it is none, whatever it looks like."""
         bar = parse_bar(text)
         if bar is None:
-            return
+            return False
         if bar.is_shards:
             if not self.reached(Stage.LOADED):
                 self._open(Stage.WEIGHTS, record)
@@ -143,6 +145,7 @@ class StageTracker(Listener):
                 self.progress = bar
         elif "warmup" in bar.label.lower():
             self._on_warmup(text, record)
+        return True
 
     def _wants(self, bar: Bar) -> bool:
         if bar.is_shards:
@@ -150,11 +153,9 @@ class StageTracker(Listener):
         return bar.is_graphs and self._floor <= Stage.GRAPHS
 
     def _weights_detail(self, bar: Bar) -> str:
-        left = (
-            ""
-            if isinstance(bar.remaining_s, Absent)
-            else f" {int(bar.remaining_s) // 60}:{int(bar.remaining_s) % 60:02d}"
-        )
+        left = ""
+        if not isinstance(bar.remaining_s, Absent):
+            left = f" {int(bar.remaining_s) // 60}:{int(bar.remaining_s) % 60:02d}"
         which = f" pass {self.weights_pass}" if self.passes_expected > 1 else ""
         return f"{int(bar.fraction * 100)}%{left}{which}"
 

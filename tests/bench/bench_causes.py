@@ -10,10 +10,22 @@ from console.enginelog.causes import find_cause
 from console.enginelog.diagnose import diagnose
 from console.enginelog.evidence import Evidence, RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
-from tests.bench.bench_enginelog import CHUNK, LOGS, RANKS, _chatter, _nccl, _serving, boot_streams, boots
+from tests.bench.bench_enginelog import (
+    CHUNK,
+    LOGS,
+    RANKS,
+    _chatter,
+    _nccl,
+    _serving,
+    boot_streams,
+    boots,
+    varied,
+    varied_streams,
+)
 from tests.enginelog.excerpts import excerpts
 from tests.enginelog.test_causes_logs import EXPECTED
 
+EXCERPTS = LOGS.parent.parent / "enginelog" / "excerpts"
 GOAL = 200_000
 
 
@@ -81,6 +93,11 @@ def main() -> None:
     measure("boots of eight ranks", boot_streams(100))
     measure("real boots (CPU build)", [boots(real, 100)] * RANKS)
     measure("failing boots", [boots(failing, 100)] * RANKS)
+    measure("boots, no two alike", varied_streams(30))
+    measure("real boots, no two alike", [varied(real, 30, rank) for rank in range(RANKS)])
+    measure("failing boots, no two alike", [varied(failing, 30, rank) for rank in range(RANKS)])
+    sglang = (EXCERPTS / "gb10-sgl-serves.log").read_bytes() + b"\n"
+    measure("SGLang, no two alike", [varied(sglang, 100, rank) for rank in range(RANKS)])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import re
 import time
 from pathlib import Path
@@ -67,6 +68,39 @@ def boot_streams(times: int) -> list[bytes]:
     """Eight ranks' boots: the head's log, and a worker's seven times."""
     worker = (LOGS / "composed-success-rank3-docker-t.log").read_bytes()
     return [boots((LOGS / "composed-success.log").read_bytes(), times), *[boots(worker, 3 * times)] * (RANKS - 1)]
+
+
+# Numbers that stand by themselves: those within names (fp8, V1, TP3, a.py:12) are the same in every boot.
+_NUMBER = re.compile(rb"(?<![\w.:/\-])\d+(?:\.\d+)?(?![\w:\-])")
+_HEAD = re.compile(rb"(?:\S+Z )?(?:\([^)]*\) )?(?:[A-Z]+ \d\d-\d\d \S+ \[[^\]]*\] )?")
+
+
+def varied(log: bytes, times: int, rank: int) -> bytes:
+    """Boots of one rank of which no two say the same: beside days, process numbers and fractions of seconds, every
+    number of every message is another one, of a digit less or more as often as not."""
+    rng = random.Random(rank)
+
+    def other(found: re.Match[bytes]) -> bytes:
+        whole, point, part = found[0].partition(b".")
+        size = max(1, len(whole) + rng.choice((-1, 0, 0, 1)))
+        number = b"%d" % rng.randrange(10**size) + point
+        return number + b"%0*d" % (len(part), rng.randrange(10 ** len(part))) if part else number
+
+    out = []
+    for line in boots(log, times).split(b"\n"):
+        found = _HEAD.match(line)
+        head = found[0] if found is not None else b""
+        number = rank * 977 + 1
+        mine = re.sub(rb"pid=(\d+)", lambda m: b"pid=%d" % (int(m[1]) * number % 29989), head)  # noqa: B023 called here
+        out.append(mine.replace(b"TP0", b"TP%d" % rank) + _NUMBER.sub(other, line[len(head) :]))
+    return b"\n".join(out)
+
+
+def varied_streams(times: int) -> list[bytes]:
+    """Eight ranks' boots of which no two say the same."""
+    head = (LOGS / "composed-success.log").read_bytes()
+    worker = (LOGS / "composed-success-rank3-docker-t.log").read_bytes()
+    return [varied(head, times, 0), *[varied(worker, 3 * times, rank) for rank in range(1, RANKS)]]
 
 
 def measure(name: str, streams: list[bytes]) -> float:
