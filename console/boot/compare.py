@@ -211,7 +211,7 @@ def _lowest(a: Record, b: Record) -> Section:
     """By node; and what of it nobody saw, which is no small memory."""
     found = _numbers("lowest memory", "GiB", _table(a, _BY_NODE), _table(b, _BY_NODE), 2**30)
     x, y = _unseen(a), _unseen(b)
-    return replace(found, rows=(*found.rows, Row("not seen", x, y))) if x or y else found
+    return replace(found, rows=(*found.rows, Row("not seen", x or "nothing", y or "nothing"))) if x or y else found
 
 
 def _unseen(record: Record) -> str | None:

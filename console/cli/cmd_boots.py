@@ -82,7 +82,7 @@ def show(rows: Sequence[BootSummary], out: Out) -> None:
             b.recipe,
             b.state,
             "" if b.ready_s is None else ready_text(b.ready_s, b.ready_by),
-            "" if b.min_available_bytes is None else lowest_text(b.min_available_bytes) + ("*" if b.unseen else ""),
+            lowest_text(b.min_available_bytes) + ("*" if b.unseen else ""),
             "" if b.tokens_per_s is None else speed_text(b.tokens_per_s),
             b.cause if b.state == "failed" and b.cause else "; ".join(b.changed) or b.cause,
             ("* " if b.starred else "") + b.note,
@@ -91,7 +91,7 @@ def show(rows: Sequence[BootSummary], out: Out) -> None:
     ]
     heads = ["boot", "started", "recipe", "verdict", "ready", "lowest free", "tok/s", "changed or cause", "note"]
     out.table(heads, table, right=[0, 4, 5, 6])
-    if any(b.unseen and b.min_available_bytes is not None for b in rows):
+    if any(b.unseen for b in rows):
         out.line("* no console looked all the time: `nightdeck boots BOOT` says when not")
 
 

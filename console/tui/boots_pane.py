@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
-from console.boot.figures import ready_text, speed_text
+from console.boot.figures import API, ready_text, speed_text
 from console.services.hub import BootSummary
 from console.tui.figures import NA, gib, hhmm, span
 from console.tui.glyphs import UNICODE, Glyphs
@@ -37,7 +37,7 @@ def ready_words(boot: BootSummary) -> str:
 
 
 def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> tuple[Line, ...]:
-    low = gib(boot.min_available_bytes) + ("*" if boot.unseen and boot.min_available_bytes is not None else "")
+    low = gib(boot.min_available_bytes) + ("*" if boot.unseen else "")
     speed = speed_text(boot.tokens_per_s)
     sign, role = verdict(boot, glyphs)
     story = safe(boot.note) or safe(boot.cause) or "; ".join(safe(c) for c in boot.changed)
@@ -46,7 +46,7 @@ def boot_row(boot: BootSummary, width: int, glyphs: Glyphs, *, marked: bool) -> 
         (f" {glyphs.mark if marked else ' '}{boot.number:>4} ", "key" if marked else "strong"),
         (f"{hhmm(boot.started_at)} ", "dim"),
         (fit(sign, 12) + " ", role),
-        (f"{ready_words(boot).replace(' (API)', ' API'):>8} ", "text"),
+        (f"{'~' if boot.ready_by == API else ''}{ready_text(boot.ready_s)}".rjust(8) + " ", "text"),
         (f"{low:>6} ", "text"),
         (f"{speed:>6}  ", "text"),
         (fit_name(safe(boot.recipe), recipe_width(width)) + " ", "text"),
