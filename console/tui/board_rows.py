@@ -138,9 +138,10 @@ def board_row(
     remark, role = _remark(rank, behind, quiet)
     if look.wide:
         return (clip((*spans, (" " + remark, role)), look.width),)
+    if not look.double:  # one of the two has room; where it is was said by the columns
+        last = [(remark, role)] if remark else _current(rank, look, now)
+        return (clip((*spans, (" ", "text"), *last), look.width),)
     spans += [(" ", "text"), *_current(rank, look, now)]
-    if not look.double:
-        return (clip((*spans, (" " + remark, role)), look.width),)
     return (clip(spans, look.width), clip((*_second(rank, look, now, quiet), (f"  {remark}", role)), look.width))
 
 

@@ -110,15 +110,16 @@ def clock_line(boot: BootState, now: float, width: int, glyphs: Glyphs) -> Line:
     return clip(spans, width)
 
 
-def advice_line(boot: BootState, width: int, keys: Mapping[str, str]) -> Line | None:
-    """While a deployment is up or boots and is not well: what to do, by key; None where nothing is the matter."""
+def advice_lines(boot: BootState, width: int, keys: Mapping[str, str]) -> list[Line]:
+    """While a deployment is up or boots and is not well: what to do, by key; none where nothing is the matter. One
+    line where there is room, else the keys in a second one."""
     said = {
         Phase.SERVING_BAD: ("smoke", "asks it again"),
         Phase.STALLED: ("more-time", "gives it 15 min more"),
         Phase.DEGRADED: ("smoke", "asks it again"),
     }.get(boot.phase)
     if said is None:
-        return None
+        return []
     ended = next((r for r in boot.ranks if r.status in GONE), None)
     cause = boot.cause
     if ended is not None:
@@ -134,8 +135,11 @@ def advice_line(boot: BootState, width: int, keys: Mapping[str, str]) -> Line | 
     offers = [said] if ended is None else []
     offers += [("restart", "restarts"), ("stop", "stops")]
     hint = "  ".join(f"[{keys[k]}] {word}" for name, word in offers if keys.get(k := f"deployment.{name}"))
-    room = width - LABEL - 4 - width_of(hint)
-    return clip((_label("what now"), (fit(text, max(10, room)).rstrip() + "   ", "ok"), (hint, "key")), width)
+    lead = _label("what now")
+    if LABEL + 4 + width_of(text) + width_of(hint) <= width:
+        return [clip((lead, (text + "   ", "ok"), (hint, "key")), width)]
+    keyed: list[Line] = [clip((_label(""), (hint, "key")), width)] if hint else []
+    return [*(clip(line, width) for line in wrap_spans(lead, text, "ok", width - 1, limit=1)), *keyed]
 
 
 def _stats(boot: BootState, now: float) -> list[Span]:

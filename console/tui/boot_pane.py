@@ -17,7 +17,7 @@ from console.boot.state import BootState, Phase
 from console.enginelog.stages_model import CellState, Stage
 from console.services.hub import BootSummary, Snapshot
 from console.tui.board_rows import COLUMNS, BoardLook, board_header, board_row, cell_of, cell_words, laggards
-from console.tui.boot_lines import advice_line, clock_line, failure_lines, idle_lines, step_lines
+from console.tui.boot_lines import advice_lines, clock_line, failure_lines, idle_lines, step_lines
 from console.tui.controls_lines import holder_words
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
@@ -27,7 +27,7 @@ from console.tui.pane import Lines, Pane, Paper
 from console.tui.spans import Line, Span, safe
 from console.tui.stop_lines import stop_lines
 
-ADVICE_ROWS = 4  # beside the ranks: clock, header, the cell's words, the advice itself
+OTHER_ROWS = 3  # beside the ranks and the advice: clock, header, the words of the cell
 STAGES: tuple[Stage, ...] = tuple(stage for stage, *_ in COLUMNS)
 
 
@@ -148,11 +148,13 @@ class BootPane(Pane):
         clock = self.query_one("#boot-clock", Lines)
         detail = self.query_one("#boot-detail", Lines)
         clock.display = boot is not None
-        advice = advice_line(boot, width, self.keys) if boot is not None and mode == "board" else None
+        advice = advice_lines(boot, width, self.keys) if boot is not None and mode == "board" else []
+        spare = self.size.height - OTHER_ROWS - (len(boot.ranks) if boot is not None else 0)
+        advice = advice[: max(0, spare)]
         told = self.query_one("#boot-advice", Lines)
-        told.display = advice is not None and boot is not None and self.size.height >= len(boot.ranks) + ADVICE_ROWS
-        if advice is not None:
-            told.set_lines(advice)
+        told.display = bool(advice)
+        told.styles.height = max(1, len(advice))
+        told.set_lines(*advice)
         detail.display = mode == "board"
         self.set_title(self._heading())
         if boot is None:
@@ -164,7 +166,7 @@ class BootPane(Pane):
             return
         clock.set_lines(clock_line(boot, now, width, g))
         if mode == "board":
-            double = 2 * len(boot.ranks) <= self.size.height - 3 - told.display
+            double = 2 * len(boot.ranks) <= self.size.height - OTHER_ROWS - len(advice)
             self._draw_board(boot, BoardLook(width, g, self._name_width(boot), double, self.guards), detail)
         elif mode == "failed":
             height = max(6, self.size.height - 1)

@@ -204,7 +204,7 @@ async def test_what_is_up_and_not_well_says_what_now(size: tuple[int, int]) -> N
         ranks = tuple(replace(r, status="exited", exit_code=137) if r.rank == 3 else r for r in boot.ranks)
         d.hub.update_boot(phase=Phase.DEGRADED, ranks=ranks)
         await d.settle()
-        assert "rank 3 on dgx4 has ended and" in d.text() and "[r] restarts" in d.text()
+        assert "rank 3 on dgx4 has ended and does not come back" in d.text() and "[r] restarts" in d.text()
 
 
 def test_figures_that_no_longer_come_say_how_old_they_are_and_why() -> None:
