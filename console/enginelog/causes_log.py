@@ -8,15 +8,23 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from console.base.absent import Absent
 from console.enginelog.causes_finding import Finding, Tier, stage_of
 from console.enginelog.causes_ranks import node_of, rank_of
 from console.enginelog.causes_time import Clock
 from console.enginelog.evidence import ContainerState, Hit, Mark, RankEvidence, Trace, Trail
 from console.enginelog.signatures import SIGNATURES, advice
-from console.enginelog.signatures_launchers import ENDS, MPI_END, RAY_END, TORCHRUN_END, TORCHRUN_TOLD
+from console.enginelog.signatures_launchers import (
+    COMPOSE_END,
+    ENDS,
+    MPI_END,
+    RAY_END,
+    SHELL_END,
+    TORCHRUN_END,
+    TORCHRUN_TOLD,
+)
 from console.enginelog.signatures_model import Kind, Signature, filled
 from console.enginelog.signatures_neutral import DIED, INTERRUPTED, RANK_END, SGLANG_END
-from console.enginelog.stages_model import Stage
 
 # A bare line of such a signature is the whole of what a process says before it ends.
 _ENDS_BY_ITSELF: Final = 85
@@ -43,6 +51,7 @@ _BY_PLACE: Final = (
 # A semaphore or shared memory that finds no room says the same as a full disk.
 _SHARED: Final = re.compile(r"multiprocessing/(?:synchronize|shared_memory|heap|context)|shm_broadcast|SemLock")
 _SHM_FULL: Final = next(s for s in SIGNATURES if s.cls == "shm_full")
+_SHELL: Final = {"Killed": "-9", "Segmentation fault": "-11", "Aborted": "-6"}
 _WORKERS: Final = ("Worker", "VllmWorker")
 # About as many as a collector keeps: where there are more, what the worker said may be among the rest.
 _MOST_TRACES: Final = 60
@@ -189,7 +198,13 @@ def _tier(hit: Hit) -> Tier:
 def _of_death(where: RankEvidence, clock: Clock, hit: Hit) -> Finding | None:
     """ "died unexpectedly (exit code: -9)" as what the code says; None where it says nothing."""
     code = hit.values.get("code", "")
-    if hit.signature in ENDS and hit.signature is not TORCHRUN_END:
+    if hit.signature is COMPOSE_END:
+        # 130 and 143 are how compose itself ends a container.
+        status = int(hit.values["exit"])
+        code = f"-{status - 128}" if status > 128 and status not in (130, 143) else ""
+    elif hit.signature is SHELL_END:
+        code = _SHELL.get(hit.values.get("how", ""), "")
+    elif hit.signature in ENDS and hit.signature is not TORCHRUN_END:
         code = f"-{hit.values['signal']}" if "signal" in hit.values else "None"
     what = hit.values.get("what", "A process of the engine")
     if "local" in hit.values:
@@ -274,7 +289,7 @@ def _of_silent_worker(where: RankEvidence, clock: Clock) -> Finding | None:
     itself writes a traceback before it ends. Only of a log that begins with the engine's start: else the words may be
     cut away."""
     trail = where.trail
-    if trail is None or not any(c.stage is Stage.ARGUMENTS and c.line is not None for c in where.cells):
+    if trail is None or where.numbers is None or isinstance(where.numbers.version, Absent):
         return None
     hit = next((h for h in trail.hits if "WorkerProc initialization failed" in h.text), None)
     if hit is None or len(trail.traces) > _MOST_TRACES:

@@ -17,9 +17,11 @@ from console.enginelog.evidence import RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.parting import Parting, parting_of, ranks_by_name, says_rank
 from console.enginelog.records import Record
-from console.enginelog.unwrap import Plain, in_json, of_json, unwrapped, wrapping_of
+from console.enginelog.unwrap import Plain, has_stamp, in_json, inside, of_json, stamp_and_rest, unwrapped, wrapping_of
 
 _MAX_RANKS: Final = 512
+# A service manager's lines around compose's around a launcher's.
+_MOST_LAYERS: Final = 3
 # An engine core of a further data-parallel rank is not the head's.
 _OF_THE_HEAD: Final = re.compile(r"APIServer(?:_0)?|EngineCore(?:_(?:DP)?0)?")
 
@@ -39,7 +41,7 @@ class LogReader:
         self._line = 0
         self._heads: set[bytes] = set()
         self._plain = Plain()
-        self._unwrap: Callable[[bytes], bytes] | None = None
+        self._unwraps: list[Callable[[bytes], bytes]] = []
 
     def feed(self, data: bytes) -> None:
         data = self._plain.feed(data)
@@ -88,18 +90,21 @@ class LogReader:
     def _decide(self, data: bytes) -> None:
         """What carried the lines here, and whether there are several ranks in what it carried."""
         self._decided = True
-        if in_json(data):
-            self._unwrap = of_json
-        elif (self.rank is not None or parting_of(data) is None) and (wrapping := wrapping_of(data)) is not None:
-            self._unwrap = partial(unwrapped, wrapping=wrapping)
-        if self.rank is None:
-            self._parting = parting_of(self._inner(data))
-
-    def _inner(self, lines: bytes) -> bytes:
-        return lines if self._unwrap is None else b"\n".join(map(self._unwrap, lines.split(b"\n")))
+        for _ in range(_MOST_LAYERS):
+            data = b"\n".join(stamp_and_rest(line)[1] for line in data.split(b"\n"))
+            if self.rank is None:
+                self._parting = parting_of(data)
+            if in_json(data):
+                unwrap: Callable[[bytes], bytes] = of_json
+            elif self._parting is None and (wrapping := wrapping_of(data)) is not None:
+                unwrap = partial(unwrapped, wrapping=wrapping)
+            else:
+                return
+            self._unwraps.append(unwrap)
+            data = b"\n".join(map(unwrap, data.split(b"\n")))
 
     def _take(self, data: bytes) -> None:
-        if self._parting is None and self._unwrap is None:
+        if self._parting is None and not self._unwraps:
             self._give(b"", data)
             return
         data = self._held + data
@@ -107,12 +112,16 @@ class LogReader:
         self._held = data[end:]
         if len(self._held) > 1 << 20:
             self._held = self._held[: 1 << 20]
-        inner = self._inner(data[:end])
+        lines = data[:end].split(b"\n")
+        for unwrap in self._unwraps:
+            lines = [inside(line, unwrap) for line in lines]
         if self._parting is None:
-            self._give(b"", inner)
+            self._give(b"", b"\n".join(lines))
             return
-        for line in inner.split(b"\n")[:-1]:
-            name, rest = self._parting.part(line)
+        for line in lines[:-1]:
+            stamp, rest = stamp_and_rest(line)
+            name, rest = self._parting.part(rest)
+            rest = rest if has_stamp(rest) else stamp + rest
             self._give(name if name in self._logs or len(self._logs) < _MAX_RANKS else b"", rest + b"\n", self._line)
             self._line += 1
 

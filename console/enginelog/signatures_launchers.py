@@ -19,7 +19,11 @@ TORCHRUN_TOLD: Final = sig("killed_from_outside", "death signal", r"Received (?P
     "The launcher was asked to end (signal {signal}).", "find who or what sent it: a stop, a scheduler's time limit, a closed terminal, a lost SSH session", kind=Kind.WRAPPER, weight=43)  # fmt: skip
 MPI_END: Final = sig("cause_not_in_log", "mpirun noticed that process rank ", r"mpirun noticed that process rank (?P<rank>\d{1,6}) with PID \d{1,10} on node (?P<node>[\w.\-]{1,80}) exited on signal (?P<signal>\d{1,2})",
     "Rank {rank} on {node} ended by signal {signal}.", _LAST_WORD, kind=Kind.WRAPPER, weight=47)  # fmt: skip
-ENDS: Final = (RAY_END, TORCHRUN_END, TORCHRUN_TOLD, MPI_END)
+COMPOSE_END: Final = sig("cause_not_in_log", "exited with code ", r"(?P<what>[\w.\-]{1,80}) exited with code (?P<exit>[1-9]\d{0,2})\b",
+    "The container ended (exit code {exit}).", "look at the container's last lines; after 137 at the kernel's log of the node (`dmesg -T`) and a memory guard", kind=Kind.WRAPPER, weight=16)  # fmt: skip
+SHELL_END: Final = sig("killed_from_outside", ("Killed", "Segmentation fault", "Aborted"), r"line \d{1,6}: {1,6}\d{1,10} (?P<how>Killed|Segmentation fault|Aborted)\b|^(?P<how2>Killed|Segmentation fault|Aborted)(?: \(core dumped\))?$",
+    "The process ended by a signal: {how}.", _LAST_WORD, kind=Kind.WRAPPER, weight=47)  # fmt: skip
+ENDS: Final = (RAY_END, TORCHRUN_END, TORCHRUN_TOLD, MPI_END, COMPOSE_END, SHELL_END)
 
 LAUNCHERS: Final[tuple[Signature, ...]] = (
     *ENDS,

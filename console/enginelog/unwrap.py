@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 _ANSI: Final = rb"(?:\x1b\[[0-9;]{0,8}m)?"
-_HOST: Final = rb"(?P<host>[\w.\-]{1,255})"
+# A date is no host: what begins so is the line itself.
+_HOST: Final = rb"(?!\d{4}-\d\d-\d\d )(?P<host>[\w.\-]{1,255})"
 _UNIT: Final = rb"(?P<name>[^\s:\[\]]{1,120})(?:\[\d{1,10}\])?: ?"
 _ISO: Final = rb"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+\-]\d\d:?\d\d))"
 _JSON: Final = b"{"
@@ -28,6 +30,9 @@ class Wrapping:
     sure: bool = True
 
 
+COMPOSE: Final = Wrapping(
+    re.compile(_ANSI + rb"(?P<name>[A-Za-z0-9][\w.\-]{0,63}) {0,40}\|" + _ANSI + rb" ?" + _ANSI), sure=False
+)
 # pdsh, clush, `pssh -P`.
 HOSTS: Final = Wrapping(re.compile(rb"(?P<name>[a-z][a-z0-9.\-]{1,120}): "), sure=False)
 WRAPPINGS: Final = (
@@ -39,7 +44,7 @@ WRAPPINGS: Final = (
     Wrapping(re.compile(rb"\[\d{1,6},(?P<name>\d{1,6})\]<std(?:out|err)>: ?")),
     Wrapping(re.compile(rb"\[(?:default|rank)(?P<name>\d{1,4})\]: ?"), sure=False),
     Wrapping(re.compile(rb"\[(?P<name>[A-Za-z][\w.\-]{0,80}:\d{1,4})\]:? ?"), sure=False),
-    Wrapping(re.compile(_ANSI + rb"(?P<name>[A-Za-z0-9][\w.\-]{0,63}) {0,40}\|" + _ANSI + rb" ?" + _ANSI), sure=False),
+    COMPOSE,
     Wrapping(re.compile(rb" {0,6}(?P<name>\d{1,6}): "), sure=False),
     Wrapping(re.compile(rb"\d{1,9}:(?!\d\d:)"), sure=False),
     HOSTS,
@@ -52,6 +57,9 @@ WRAPPINGS: Final = (
 )
 _LEAST: Final = 8
 _LOOKED_AT: Final = 200
+_DOCKER: Final = re.compile(
+    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+\-]\d\d:\d\d) (?!std(?:out|err) [FP] )(?=\S)"
+)
 _STAMPED: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
@@ -65,7 +73,8 @@ def wrapping_of(data: bytes) -> Wrapping | None:
         if wrapping.sure:
             return wrapping
         names = {m["name"] for m in found} if "name" in wrapping.pattern.groupindex else {b""}
-        if len(found) >= _LEAST and len(names) == 1:
+        every = wrapping is COMPOSE and 2 <= len(found) == len(lines)
+        if (len(found) >= _LEAST or every) and len(names) == 1:
             return wrapping
     return None
 
@@ -105,6 +114,23 @@ def of_json(line: bytes) -> bytes:
     at = next((entry[key] for key in _TIMED if isinstance(entry.get(key), str)), "")
     stamp = at.encode("ascii", "replace")
     return _stamp(stamp) + b" " + text if _STAMPED.match(stamp) and stamp[19:] else text
+
+
+def has_stamp(line: bytes) -> bool:
+    return _STAMPED.match(line) is not None
+
+
+def stamp_and_rest(line: bytes) -> tuple[bytes, bytes]:
+    """The time that docker, or `unwrapped`, put before a line, with the space after it; and the line."""
+    found = _DOCKER.match(line)
+    return (b"", line) if found is None else (found[0], line[found.end() :])
+
+
+def inside(line: bytes, unwrap: Callable[[bytes], bytes]) -> bytes:
+    """What is unwrapped of a line behind its time, which stays where what is unwrapped tells none."""
+    stamp, rest = stamp_and_rest(line)
+    rest = unwrap(rest)
+    return rest if not stamp or has_stamp(rest) else stamp + rest
 
 
 def in_json(data: bytes) -> bool:
