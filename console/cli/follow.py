@@ -56,7 +56,16 @@ class Teller:
         self._eta: tuple[float | None, bool | None] = (None, None)
 
     def heard(self, deployment: str, event: Event) -> None:
-        """Events of what this command launches; a deployment that was there before is not its story."""
+        """Events of what this command launches; a deployment that was there before is not its story.
+
+        Called in the midst of a launch or a stop, which goes on where nobody reads any more: whoever follows hears of
+        the pipe's end by writing into it."""
+        try:
+            self._tell(deployment, event)
+        except BrokenPipeError:
+            self._told = ""
+
+    def _tell(self, deployment: str, event: Event) -> None:
         if isinstance(event, BootOpened) and not event.adopted:
             self._mine.add(deployment)
         if deployment not in self._mine and not isinstance(event, (StepChanged, StopSeen, StopEnded)):
@@ -170,6 +179,7 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
     try:
         while True:
             changed.clear()
+            out.flush()  # the reader of a pipe went away: there is nobody to follow it for
             state = _find(hub, deployment)
             if state is not None:
                 waiting.look(state, hub.now())

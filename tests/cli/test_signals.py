@@ -74,6 +74,23 @@ def test_a_reader_that_goes_away_ends_the_output_quietly(lab: MakeLab) -> None:
     process.stderr.close()
 
 
+def test_a_launch_whose_reader_has_enough_starts_every_container_and_ends(lab: MakeLab) -> None:
+    """`nightdeck launch … | head -1`: the pipe ends in the midst of the launch, and the launch does not."""
+    console = lab(speed=20.0)  # slow enough that it is not ready yet
+    words = ["--cluster", console.cluster, "launch", RECIPE, "--nodes", "2"]
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" | head -1', "sh", sys.executable, "-m", "console", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stdout.count("\n") == 1 and "Traceback" not in ran.stderr and "error" not in ran.stderr, ran.stderr
+    deployment = console.run("--json", "status").deployment
+    assert [r["state"] for r in deployment["ranks"]] == ["running", "running"]
+    assert console.run("--json", "stop", "--grace", "1").json["result"] == "stopped"
+
+
 def test_a_live_top_ends_quietly_when_its_reader_has_enough(lab: MakeLab) -> None:
     console = lab()
     words = ["--cluster", console.cluster, "top", "--json", "--follow", "--sort", "available"]
