@@ -75,8 +75,9 @@ class DiskQueue:
     def do(self, work: Work, size: int, *, log: bool = False) -> None:
         """Never raises for the disk. size: bytes that holding it back costs. log: a piece of a rank's log."""
         try:
-            self._catch_up()
+            waited = self._catch_up()
             work(self._folder)
+            self._again(waited)
         except NightdeckError as error:
             if not self._waiting:
                 self._told(f"this boot is not kept on disk for now; it is held in memory and tried again: {error}")
@@ -85,22 +86,27 @@ class DiskQueue:
     def last(self) -> None:
         """The console ends: one more try, and the word where it fails."""
         try:
-            self._catch_up()
+            self._again(self._catch_up())
         except NightdeckError as error:
             self._told(f"{len(self._waiting)} writes of this boot are lost with this console: {error}")
             self._waiting.clear()
 
-    def _catch_up(self) -> None:
-        if not self._waiting and not self._overflowed:
-            return
+    def _catch_up(self) -> bool:
+        """Whether something waited."""
+        waited = bool(self._waiting)
         while self._waiting:
             work, size = self._waiting[0]
             work(self._folder)
             self._waiting.popleft()
             self._bytes -= size
-        lost = ", but not all that came meanwhile" if self._overflowed else "; nothing was lost"
-        self._told(f"this boot is kept on disk again{lost}")
-        self._overflowed = False
+        return waited
+
+    def _again(self, waited: bool) -> None:
+        """After a write that went well."""
+        if waited or self._overflowed:
+            lost = ", but not all that came meanwhile" if self._overflowed else "; nothing was lost"
+            self._overflowed = False
+            self._told(f"this boot is kept on disk again{lost}")
 
     def _hold(self, work: Work, size: int, log: bool) -> None:
         if len(self._waiting) >= MOST_ITEMS or self._bytes + size > MOST_BYTES:

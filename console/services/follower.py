@@ -34,7 +34,7 @@ from console.services.keeper import Keeper
 from console.services.log_store import RecentRecords
 from console.services.others_stop import OthersStop, WhoStops
 from console.services.progress import ProgressTeller
-from console.services.tail import Resume, Tail, slices
+from console.services.rank_logs import RankLogs
 from console.services.tasks import Owner
 from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
@@ -48,8 +48,6 @@ ABSENT_AFTER_S = 90.0
 
 LinesSink = Callable[[int, str, Sequence[Record]], None]
 REPLAY_LINES = 50_000
-# What a node says of its containers is a moment old: only after this is "running" news of a log that has ended.
-GOES_ON_AFTER_S = 5.0
 OTHERS_STOP_S = 180.0
 
 
@@ -90,7 +88,7 @@ class Follower:
         self.board = BoardTracker(len(event.ranks), secrets)
         self._progress = ProgressTeller(self.board, earlier, clock.wall())
         self._recent = RecentRecords(REPLAY_LINES)
-        self.tails: dict[int, Tail] = {}
+        self.logs = RankLogs(fleet, cluster, clock, owner, keeper, follow=follow, lines=self._records)
         self._ended: set[int] = set()
         self._ended_at = 0.0
         self._explainer = Explainer(self.board, cluster)
@@ -98,7 +96,6 @@ class Follower:
         self._others = None if who_stops is None else OthersStop(who_stops, clock, owner)
         self._others_at: float | None = None
         self._launching = not event.adopted
-        self._waiting: dict[int, tuple[float, str, str]] = {}
         self._settled_at = 0.0
         if event.adopted:
             self._remember()
@@ -139,6 +136,11 @@ class Follower:
                 await self._changed.wait()
         except TimeoutError:
             return
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what comes has a folder to go to."""
+        return self._keeper.path is not None
 
     def launch_over(self) -> None:
         """The launch has ended, however: from now on a rank that had a container and has none has lost it."""
@@ -290,19 +292,11 @@ class Follower:
         if event.status not in ("absent", "created"):
             node, name = old.node or event.node, old.container or event.container
             if self._launching and event.status not in GONE:
-                # Reading a log costs the nodes what their starts need; nothing of it is lost by a moment's wait.
-                self._waiting.setdefault(event.rank, (self._clock.monotonic(), node, name))
+                self.logs.later(event.rank, node, name)
             else:
-                self._tail(event.rank, node, name)
+                self.logs.open(event.rank, node, name)
             if event.status == "running":
-                self._goes_on(event.rank)
-
-    def _goes_on(self, rank: int) -> None:
-        """A log that came to its end and whose container runs: it was started again, or its engine was."""
-        tail = self.tails.get(rank)
-        if tail is not None and self._follow and tail.ended_before(self._clock.monotonic() - GOES_ON_AFTER_S):
-            tail.reopen()
-            self._owner.spawn(f"log of rank {rank}, again", tail.run())
+                self.logs.goes_on(event.rank)
 
     def _mark_end(self, rank: int) -> None:
         """The stage in which a rank ended; its last lines may come after its container's end."""
@@ -320,42 +314,7 @@ class Follower:
 
     # -- logs ---------------------------------------------------------------------------------------------------
 
-    def _open_waiting(self, older_s: float = 0.0) -> None:
-        """The logs of ranks that were started while the launch went on."""
-        now = self._clock.monotonic()
-        for rank, (since, node, container) in tuple(self._waiting.items()):
-            if now - since >= older_s:
-                del self._waiting[rank]
-                self._tail(rank, node, container)
-
-    def _tail(self, rank: int, node: str, container: str) -> None:
-        if rank in self.tails or not node:
-            return
-        found = self._cluster.node(node)
-        cli = found.container_cli if found is not None else "docker"
-        resume = Resume()
-        tail = Tail(
-            self._fleet.link(node),
-            cli,
-            container,
-            lambda lines: self._records(rank, node, lines),
-            self._clock,
-            follow=self._follow,
-            resume=resume,
-        )
-        self.tails[rank] = tail
-        self._owner.spawn(f"log of rank {rank}", self._read(rank, node, tail, resume))
-
-    async def _read(self, rank: int, node: str, tail: Tail, resume: Resume) -> None:
-        """What an earlier console kept of this log, in slices, since it may be a whole night's; then what is new."""
-        held = await asyncio.to_thread(self._keeper.held_lines, rank) if self._keeper.path is not None else []
-        for part in slices(held):
-            resume.seed(part)
-            self._records(rank, node, part, keep=False)
-            await asyncio.sleep(0)
-        await tail.run()
-
-    def _records(self, rank: int, node: str, lines: Sequence[bytes], *, keep: bool = True) -> None:
+    def _records(self, rank: int, node: str, lines: Sequence[bytes], keep: bool = True) -> None:
         if keep:
             self._keeper.log(rank, lines)
         records = self.board.feed(rank, b"\n".join(lines) + b"\n")
@@ -393,7 +352,7 @@ class Follower:
 
     def tick(self) -> None:
         """Once a second: what no line tells, because nothing is said."""
-        self._open_waiting(older_s=LOGS_WAIT_S)
+        self.logs.open_waiting(older_s=LOGS_WAIT_S)
         if self._progress.behind:
             self._wake.set()
         stalled = self._progress.stall(self.state, self._clock.wall(), self._clock.monotonic())
@@ -405,8 +364,7 @@ class Follower:
         without them the first guess would be another's fault."""
         if not self._explainer.suspect:
             return
-        unread = [r for r in self._ended if r in self.tails and not self.tails[r].done.is_set()]
-        if not unread or self._clock.monotonic() - self._ended_at > LAST_LINES_S:
+        if not self.logs.unread(self._ended) or self._clock.monotonic() - self._ended_at > LAST_LINES_S:
             found = self._explainer.look(self.state, self._clock.wall())
             if found is not None:
                 self.apply(found)
@@ -423,14 +381,14 @@ class Follower:
 
     async def caught_up(self) -> None:
         """Without following: until every log that can be read was read to its end."""
-        await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
+        await self.logs.all_ended()
         self._tell_progress(lines=True)
 
     async def drained(self, timeout: float) -> None:
         """After the containers ended: until every log came to its end, or the limit."""
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.gather(*(tail.done.wait() for tail in self.tails.values()))
+                await self.logs.all_ended()
         except TimeoutError:
             return
         finally:

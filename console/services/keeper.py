@@ -190,6 +190,14 @@ class Keeper:
         lines.pop()  # what a crash left without a newline comes again whole
         return [line for line in lines if line]
 
+    def all_lines(self, rank: int) -> list[bytes] | None:
+        """`held_lines` after all that was given to this keeper; None where the disk does not take it. Blocks."""
+        try:
+            self.flush()
+        except TimeoutError:
+            return None
+        return self.held_lines(rank)
+
     def past(self) -> list[Event]:
         """The events that an earlier console of this machine kept of this boot."""
         if self._path is None:

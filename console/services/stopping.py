@@ -196,18 +196,29 @@ class Stopping(Preparing):
 
     def _read_whole(self, row: Found) -> bool:
         follower = self._followers.get(row.deployment)
-        tail = follower.tails.get(row.rank) if follower is not None and row.rank is not None else None
+        tail = follower.logs.tails.get(row.rank) if follower is not None and row.rank is not None else None
         return tail is not None and tail.state == "ended" and self._follow
 
     async def _read_log(self, row: Found) -> str:
         """One log, once, into the journal; why it is not whole there. That is told, and keeps no node from stopping."""
         if row.rank is None:
             return ""
+        rank, follower = row.rank, self._followers.get(row.deployment)
+        if follower is not None and follower.keeps and rank in follower.logs.tails:
+            tail = await follower.logs.read_rest(rank, row.id, READ_LOG_S)
+        else:
+            tail = await self._read_unfollowed(row, rank)
+        if tail.state != "ended":
+            self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
+            # No such container, or none that keeps a log: then nothing is lost by removing it.
+            return "" if tail.state in ("gone", "unkept") else tail.why or "it could not be read"
+        return ""
+
+    async def _read_unfollowed(self, row: Found, rank: int) -> Tail:
+        """Into the journal alone, after what it holds of this log."""
         now, secrets = self._clock.wall(), self._secrets_of(row.recipe)
         keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=now, secrets=secrets)
-        resume = Resume()
-        resume.seed(keeper.held_lines(row.rank))
-        rank = row.rank
+        resume, held = Resume(), await asyncio.to_thread(keeper.all_lines, rank)
         node = self._cluster.node(row.node)
         tail = Tail(
             self._fleet.link(row.node),
@@ -218,16 +229,16 @@ class Stopping(Preparing):
             follow=False,
             resume=resume,
         )
+        if held is None:  # what waits for the disk would be written twice
+            tail.why = "this machine's disk does not take what was read of it before"
+            return tail
+        resume.seed(held)
         try:
             async with asyncio.timeout(READ_LOG_S):
                 await tail.run()
         except TimeoutError:
             tail.why = f"not read to its end in {READ_LOG_S:.0f} s{': ' + tail.why if tail.why else ''}"
-        if tail.state != "ended":
-            self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
-            # No such container, or none that keeps a log: then nothing is lost by removing it.
-            return "" if tail.state in ("gone", "unkept") else tail.why or "it could not be read"
-        return ""
+        return tail
 
     def _tell_kept(self, census: Census) -> None:
         """Ended containers stand in no launch's way, and what they hold may be the only copy."""

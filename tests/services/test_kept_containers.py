@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -73,7 +74,8 @@ class Bench:
         self.ledger = Ledger(Journal(root / "boots"))
         parts: dict[str, Any] = {"shelf": NoShelf(), "ledger": self.ledger, "clock": ManualClock(NOW)}
         cluster = Cluster("c", "", tuple(Node(name=n.name, host=n.name) for n in self.nodes))
-        self.hub = ConsoleHub(cluster=cluster, fleet=FakeFleet(self.nodes), **parts)
+        self.fleet = FakeFleet(self.nodes)
+        self.hub = ConsoleHub(cluster=cluster, fleet=self.fleet, **parts)
 
     async def stop(self, **how: Any) -> Mapping[str, tuple[str, str]]:
         return await self.hub.stop(grace_s=1.0, **how)
@@ -196,3 +198,40 @@ async def test_a_later_launch_names_what_is_kept(bench: Bench) -> None:
     bench.hub._tell_kept(await bench.hub._census())
     text = bench.hub.snapshot().notices[-1].text
     assert "dgx1: nd-r0 (exited), dgx2: nd-r1 (exited)" in text and "nightdeck stop --all" in text
+
+
+class Slow(Engine):
+    """Its log comes in part, and the rest only when somebody reads it anew."""
+
+    def __init__(self, name: str, rank: int) -> None:
+        super().__init__(name, rank)
+        self.readers = 0
+
+    @asynccontextmanager
+    async def stream(
+        self, argv: Sequence[str], *, stdin: bytes = b"", interactive: bool = False, open_timeout: float = 15.0
+    ) -> AsyncIterator[Stream]:
+        if not any(" logs " in word for word in argv):
+            raise TransportError(Trouble.REFUSED, "no lock here", node=self.name)
+        self.readers += 1
+        if self.readers == 1:
+            yield Hanging([self.log.removesuffix(LAST)], self.done)
+        else:
+            yield FakeStream([self.log], self.done)
+
+
+class Hanging(FakeStream):
+    async def blocks(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            yield piece
+        await asyncio.Event().wait()
+
+
+async def test_a_log_that_does_not_come_to_its_end_is_read_on_and_no_line_is_kept_twice(bench: Bench) -> None:
+    for rank in (0, 1):
+        bench.nodes[rank] = bench.fleet.links[f"dgx{rank + 1}"] = Slow(f"dgx{rank + 1}", rank)
+    results = await bench.stop()
+    assert (bench.left, in_words(results)) == ([], "2 stopped")
+    assert bench.kept() == {"rank0.log": LOG, "rank1.log": LOG}
+    seen = [line.text for line in bench.hub.log(0).lines if line.rank == 0]
+    assert seen == ["hello", "the end"], "on the screen as in the file"
