@@ -206,13 +206,17 @@ class Controls:
             await self._leaving
 
     async def look(self) -> ControlsView:
-        """Ask the nodes who has them, without taking anything. What we hold or ask for ourselves is known already."""
+        """Ask the nodes who has them, without taking anything. What we hold or ask for ourselves is known already;
+        where they were taken from us it stays at that."""
         if self._lease is not None or (self._asking is not None and not self._asking.done()):
             return self.view
         answers = await asyncio.gather(*(self._look_at(node) for node in self._nodes))
         said = [a for a in answers if not isinstance(a, str)]
         holders = dict.fromkeys(named(who) for rows in said for who in rows)
         missing = "; ".join(a for a in answers if isinstance(a, str))
+        if self.taken:  # a look gives nothing back: that takes holding them again
+            self._see("taken", self.view.holder, missing)
+            return self.view
         state = "other" if holders else "free" if said else "unknown"
         self._see(state, ", ".join(h or "somebody who does not say" for h in list(holders)[:2]), missing)
         return self.view

@@ -96,6 +96,9 @@ async def test_taken_knowingly_the_other_only_watches_and_says_by_whom(tmp_path:
             raise AssertionError("acted without the controls")
     assert ann.did == [("controls lost", "to bob@couch, at the console since 08:00:00 UTC")]
     assert bob.did == [("controls taken over", "from ann@desk, at the console since 08:00:00 UTC")]
+    assert (
+        await ann.controls.look()
+    ).state == "taken" and "bob@couch" in ann.controls.view.holder  # a look gives nothing back
     # And back: whoever takes them knowingly is no more read-only.
     async with ann.controls.during("launching x", take_over=True) as lease:
         assert sorted(lease.held) == list(NODES)

@@ -119,7 +119,7 @@ class ControlsActions(Screen[None]):
         if stage != self._controls_stage:
             self._controls_stage = stage
             self._look_at, self._look_pause = now, LOOK_FIRST_S
-        if snapshot.replay is None and self.others_hold and now >= self._look_at:
+        if snapshot.replay is None and snapshot.controls.state == "other" and now >= self._look_at:
             self._look_at = now + self._look_pause
             self._look_pause = min(LOOK_S, self._look_pause * 2)
             self.look_at_controls()
