@@ -76,7 +76,7 @@ def test_a_reader_that_goes_away_ends_the_output_quietly(lab: MakeLab) -> None:
 
 def test_a_launch_whose_reader_has_enough_starts_every_container_and_ends(lab: MakeLab) -> None:
     """`nightdeck launch … | head -1`: the pipe ends in the midst of the launch, and the launch does not."""
-    console = lab(speed=20.0)  # slow enough that it is not ready yet
+    console = lab()
     words = ["--cluster", console.cluster, "launch", RECIPE, "--nodes", "2"]
     ran = subprocess.run(
         ["sh", "-c", '"$@" | head -1', "sh", sys.executable, "-m", "console", *words],
