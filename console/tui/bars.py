@@ -52,7 +52,7 @@ def top_line(snapshot: Snapshot, now: float, width: int, glyphs: Glyphs) -> Line
         if soon is None and (slope := slope_span(snapshot.lowest, name, glyphs)) is not None:
             parts.append((4, [slope]))
         if least.not_counted:
-            parts.append((4, [(least.left_out, "warn")]))
+            parts.append((4, [(f" {glyphs.dot} {len(least.not_counted)} not counted", "warn")]))
     if alarms := alarm_count(snapshot.alarms, glyphs):
         parts.append((2, alarms))
     boot = snapshot.boot

@@ -13,7 +13,7 @@ from console.services.series import SeriesBook
 from console.telemetry.least import lowest_of
 from console.telemetry.sample import Memory, Sample
 from console.tui.bars import top_line
-from console.tui.glyphs import UNICODE
+from console.tui.glyphs import ASCII, UNICODE
 from console.tui.spans import plain
 
 
@@ -48,6 +48,7 @@ def test_the_top_line_says_so() -> None:
     cluster = Cluster("c", "c", tuple(v.node for v in VIEWS))
     snap = Snapshot(1, 0.0, cluster, VIEWS, None, (), (), (), lowest=lowest_of(VIEWS))
     assert "lowest free 3.1 GiB dgx3 4s old · 2 not counted" in plain(top_line(snap, 0.0, 160, UNICODE))
+    assert plain(top_line(snap, 0.0, 160, ASCII)).isascii()
     fresh = replace(snap, nodes=VIEWS[:1], lowest=lowest_of(VIEWS[:1]))
     text = plain(top_line(fresh, 0.0, 160, UNICODE))
     assert "lowest free 20.0 GiB dgx1" in text and "old" not in text and "not counted" not in text
