@@ -11,16 +11,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.base.errors import FileError, NightdeckError, UsageError
+from console.base.errors import NightdeckError, UsageError
 from console.cli.main import main as cli_main
-from console.files.places import Places, find_places
+from console.files.places import find_places
+from console.services.disk_shelf import DiskShelf
 from console.services.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from console.base.findings import Finding
-    from console.base.theme import ThemeColours
     from console.cluster.model import Cluster
-    from console.files.recipes import RecipeShelf
     from console.files.settings import Settings
     from console.recipe.model import Recipe
     from console.services.console_hub import ConsoleHub
@@ -37,49 +36,6 @@ if TYPE_CHECKING:
 CONNECT_AHEAD_S = 10.0
 # Between the two samples of a command that looks once: rates need two, and the command waits for the second.
 ONE_LOOK_S = 0.2
-
-
-class DiskShelf:
-    """`Shelf` over the folders of this machine."""
-
-    def __init__(self, places: Places, extra: Path | None) -> None:
-        self._places = places
-        self._extra = extra
-
-    def _read(self) -> RecipeShelf:
-        from console.files.recipes import load_recipes
-
-        return load_recipes(self._places, self._extra)
-
-    def load(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
-        shelf = self._read()
-        return shelf.recipes, tuple(_problem(e) for e in shelf.errors)
-
-    def get(self, name: str) -> Recipe:
-        path = Path(name)
-        if name.endswith(".toml") or os.sep in name:
-            from console.files.recipes import load_recipe
-
-            return load_recipe(path / "recipe.toml" if path.is_dir() else path)
-        return self._read().get(name)
-
-    def themes(self) -> Sequence[ThemeColours]:
-        from console.files.themes import load_themes
-
-        return load_themes(self._places).themes
-
-    def write_log(self, name: str, text: str) -> str:
-        folder = self._places.state / "logs"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / Path(name).name
-        path.write_text(text, encoding="utf-8", errors="replace")
-        return str(path)
-
-
-def _problem(error: FileError) -> RecipeProblem:
-    from console.services.hub import RecipeProblem
-
-    return RecipeProblem(error.file, error.message, error.line, error.column, error.key)
 
 
 class DiskWorld:
