@@ -170,21 +170,17 @@ class HubApi(Protocol):
     @property
     def by(self) -> str:
         """Who this console is to others: `ann@desk`."""
-        ...
 
     def snapshot(self) -> Snapshot: ...
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """`changed` is called in the loop after each change (it must be cheap); returns what ends it."""
-        ...
 
     def now(self) -> float:
         """Epoch seconds by the hub's clock: ages and countdowns are drawn against it."""
-        ...
 
     def log(self, since_seq: int, *, limit: int = 5000) -> LogBatch:
         """Merged lines of the deployment on show with seq >= since_seq, oldest first."""
-        ...
 
     def series(self, node: str, metric: str, *, seconds: float, points: int) -> Sequence[float | None]:
         """History for a chart or sparkline, oldest first, exactly `points` values, None where there is a gap.
@@ -193,11 +189,9 @@ class HubApi(Protocol):
 
     async def start(self) -> None:
         """Connect, find what runs, begin to watch. Returns as soon as that is under way."""
-        ...
 
     async def close(self) -> None:
         """Stop watching; deployments keep running."""
-        ...
 
     async def settled(self, *, timeout: float) -> None:
         """Wait until every node gave a sample or a reason, and every live deployment's logs were read to their end.
@@ -206,7 +200,6 @@ class HubApi(Protocol):
 
     def listen(self, heard: Callable[[str, Event], None]) -> Callable[[], None]:
         """`heard(deployment, event)` for each event from now on; returns what ends it."""
-        ...
 
     def reload_recipes(self) -> None: ...
 
@@ -270,7 +263,6 @@ class HubApi(Protocol):
         self, name: str, *, node: str | None = None, said: Callable[[str], None] = ...
     ) -> tuple[str, Image]:
         """Build a recipe's image on a node (the first): the node and what came of it. `said` hears the build's log."""
-        ...
 
     async def drop_caches(self, name: str | None = None) -> Mapping[str, Dropped]: ...
 
@@ -301,13 +293,11 @@ class HubApi(Protocol):
         discard_logs: bool = False,
         told: Callable[[Sequence[str]], None] = ...,
     ) -> BootState:
-        """Stop what runs, verify that nothing is left, launch the recipe as its file is now. told: hears what changes
-        against the boot before, a line each, before anything is stopped."""
-        ...
+        """Stop what runs, verify that nothing is left, launch the recipe as its file is now. told: first hears what
+        changes, a line each."""
 
     async def helpers(self) -> Mapping[str, tuple[Helper, ...] | Absent]:
-        """Containers of a moment's use (a deep preflight's, a dropped cache's) on each node that answers, asked now."""
-        ...
+        """Containers of a moment's use (as of a deep preflight) on each node that answers, asked now."""
 
     async def look_at_controls(self) -> ControlsView:
         """Ask the nodes who holds the controls now; nothing is changed."""
