@@ -19,6 +19,7 @@ from console.tui.spans import Line, Span, clip, fit, fit_name, safe, spread, wid
 WIDE: Final = 134  # cells from which every stage has a column with words
 SILENT_S: Final = 60.0  # a booting rank that printed nothing for so long is worth a remark
 GRACE_S: Final = 3.0
+TOLD: Final = 24  # cells under a narrow row for a bar, or what a stage told
 # (stage, heading, two letters, width)
 COLUMNS: Final[tuple[tuple[Stage, str, str, int], ...]] = (
     (Stage.IMAGE, "image", "im", 6),
@@ -218,11 +219,12 @@ def _second(rank: RankState, look: BoardLook, now: float, quiet: float | None) -
     lead: Span = (" " * (look.name_width + 11), "text")
     spans: list[Span] = [lead]
     if rank.progress is not None:
-        full, empty = bar(look.glyphs, rank.progress, 18)
+        full, empty = bar(look.glyphs, rank.progress, TOLD)
         spans += [(full, "active"), (empty, "grid")]
     else:
         told = next((c for c in reversed(rank.cells) if c.state == CellState.DONE and c.detail), None)
-        spans.append((fit(f"{told.stage.word} {safe(told.detail, limit=20)}" if told is not None else "", 18), "dim"))
+        words = "" if told is None else f"{told.stage.word} {safe(told.detail, limit=TOLD)}"
+        spans.append((fit(words if width_of(words) <= TOLD else told.stage.word if told else "", TOLD), "dim"))
     if rank.last_line_at is not None and quiet is None:
         spans.append((f"  line {span(now - rank.last_line_at)} ago", "dim"))
     return spans
@@ -258,5 +260,7 @@ def cell_words(rank: RankState, stage: Stage, now: float, width: int, guard: str
         parts.append(f"last line {span(now - rank.last_line_at)} ago")
     if guard:
         parts.append(guard)
-    jump = f"enter: log line {cell.line + 1:,} " if cell.line is not None else ""
+    jump = f"   enter: log line {cell.line + 1:,} " if cell.line is not None else ""
+    while len(parts) > 2 and 1 + width_of("   ".join(parts)) + width_of(jump) > width:
+        parts.pop()  # the least wanted stands last; half a figure would be a wrong one
     return spread(((" " + "   ".join(parts), "dim"),), ((jump, "key"),), width)

@@ -19,6 +19,7 @@ from console.tui.spans import Line, fit, fit_name, safe, width_of, wrap_spans
 from console.tui.stop_lines import stopped_word
 
 LEFTOVER = "leftover-container"
+FOREIGN = "engine-running"  # of another's container: no boot of ours brings it about
 
 
 def launch_lines(
@@ -43,6 +44,7 @@ def launch_lines(
     out.append(((f" < > another recipe   {hint}" if turns else f" {hint}", "dim"),))
     if here is not None:
         sentence = f"{in_the_way(here)}: restart with this recipe, or stop it; nothing is launched beside it."
+        sentence += " Its own ports and memory are left out below."
         out += wrap_spans((f" {glyphs.fresh if here.ready_at else glyphs.warn} ", "warn bold"), sentence, "warn bold",
                           width, limit=3)  # fmt: skip
     elif left:
@@ -112,7 +114,7 @@ def left_over(plan: object) -> str:
 def without_its_own(plan: Plan, *, restart: bool) -> Plan:
     """The plan without what the boot that runs here brings about itself: that is told in one sentence. restart: all
     that its stop takes away, as it is stopped first."""
-    gone = LIFTED_BY_A_STOP if restart else (LEFTOVER,)
+    gone = LIFTED_BY_A_STOP if restart else tuple(c for c in LIFTED_BY_A_STOP if c != FOREIGN)
     return replace(plan, findings=tuple(f for f in plan.findings if f.code not in gone))
 
 

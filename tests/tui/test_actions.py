@@ -133,7 +133,9 @@ def test_a_restart_does_not_ask_for_the_codes_that_its_own_stop_lifts() -> None:
     codes = ("leftover-container", "port-busy", "memory-exhausted", "model-missing")
     made = replace(made, findings=tuple(Finding(c, Severity.BLOCK, c, node="dgx1") for c in codes))
     assert [f.code for f in without_its_own(made, restart=True).blocks] == ["model-missing"]
-    assert [f.code for f in without_its_own(made, restart=False).blocks] == list(codes[1:])
+    assert [f.code for f in without_its_own(made, restart=False).blocks] == ["model-missing"]
+    foreign = replace(made, findings=(Finding("engine-running", Severity.BLOCK, "x", node="dgx1"),))
+    assert without_its_own(foreign, restart=False).blocks and not without_its_own(foreign, restart=True).blocks
 
 
 async def test_launch_lists_memory_nodes_and_containers() -> None:

@@ -17,6 +17,7 @@ from console.tui.copying import copy
 from console.tui.editor import edit
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
+from console.tui.launch_lines import in_the_way, still_here, without_its_own
 from console.tui.legend import legend_lines
 from console.tui.log_pane import LogPane
 from console.tui.node_pane import NodePane
@@ -68,7 +69,16 @@ class LookActions(DeploymentActions):
             if not screen.is_attached:
                 return
             if isinstance(plan, Plan):
-                screen.redraw(lambda width: plan_lines(plan, width, self.glyphs))
+                boot = still_here(self.hub.snapshot().boot)
+                shown = plan if boot is None else without_its_own(plan, restart=False)
+                note = "" if boot is None else f"{in_the_way(boot)}: its own ports and memory are left out below"
+                lead = (" ", "text")
+
+                def draw(width: int) -> list[Line]:
+                    said = [*wrap_spans(lead, note, "warn bold", width, limit=2), ()] if note else []
+                    return [*said, *plan_lines(shown, width, self.glyphs)]
+
+                screen.redraw(draw)
             else:
                 text = safe(plan, limit=1000)
                 screen.redraw(lambda width: wrap_spans((" ", "text"), text, "bad", width, limit=10))
