@@ -116,6 +116,7 @@ class Decoder:
         minute, minute_at = b"", 0.0
         new, rank = object.__new__, self._rank
         opened, continues = self._way.open, self._way.continues
+        writers, writer = self._writers, self._writer
         for index, (line, row) in enumerate(zip(lines, map(known.get, skeletons), strict=True), self.lines):
             if row.__class__ is not tuple:
                 if row is None:
@@ -123,7 +124,7 @@ class Decoder:
                 if row.__class__ is not tuple:
                     add(line, index, row, out)  # type: ignore[arg-type]
                     continue
-            stamped, timed, start, end, level, kind, hints, flow, spans = row  # type: ignore[misc]
+            stamped, timed, who, who_end, start, end, level, kind, hints, flow, spans = row  # type: ignore[misc]
             draft = new(Draft)
             if stamped:
                 if line[:17] != minute or line[17] > _FIVE:
@@ -145,8 +146,10 @@ class Decoder:
             draft.hints = hints
             draft._line = line  # type: ignore[misc]  # its base has the slot
             draft._spans = spans  # type: ignore[misc]
+            if who >= 0:
+                draft.process, draft.pid = writers.get(line[who:who_end]) or writer(line, spans)
             if opened or flow > INDENTED:
-                draft.process, draft.pid = process, pid = self._writer(line, spans)
+                draft.process, draft.pid = process, pid = writer(line, spans)
                 key = (process, pid, kind == "engine")
                 draft.continuation = continues(key, said, flow >= CR) if flow or key in opened else False
             else:
@@ -171,7 +174,7 @@ class Decoder:
             self._add(raw, index, None, out)
             return
         for row, more in rows:
-            _, timed, start, end, level, kind, hints, flow, spans = row
+            _, timed, _, _, start, end, level, kind, hints, flow, spans = row
             draft = object.__new__(Draft)
             draft.rank, draft.index, draft.docker_at = self._rank, index, at
             draft.level, draft.text, draft.kind, draft.hints = level, clear[start:end], kind, hints

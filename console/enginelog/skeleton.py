@@ -17,9 +17,11 @@ DIGITS: Final = bytes(48 if 48 <= code < 58 else code for code in range(256))
 LONGEST: Final = 16 * 1024
 # From here on a line may hold stamps in its middle; see `longway`.
 LONG_TEXT: Final = 4096
-_MOST_BYTES: Final = 4 << 20
-# What a plan weighs besides its skeleton, about.
-_PLAN_BYTES: Final = 400
+_MOST_FAMILY_BYTES: Final = 4 << 20
+_MOST_PLAN_BYTES: Final = 16 << 20
+# What a plan weighs besides its skeleton, and a family besides its bytes, about.
+_PLAN_BYTES: Final = 900
+_FAMILY_BYTES: Final = 100
 # Bits of the flow: the text is indented and so goes on with the message before it; it begins a traceback; a carriage
 # return ends the line.
 INDENTED, TRACE, CR = 1, 2, 4
@@ -48,8 +50,9 @@ class Plan(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-# A piece as the reader's loop takes it: (stamped, timed, start, end, level, kind, hints, flow, spans).
-Row = tuple[bool, bool, int, int, str | None, str, Hints, int, Spans]
+# A piece as the reader's loop takes it: (stamped, timed, where the writer begins and ends if it will be asked for, start,
+# end, level, kind, hints, flow, spans).
+Row = tuple[bool, bool, int, int, int, int, str | None, str, Hints, int, Spans]
 
 
 class Manifold(NamedTuple):
@@ -69,7 +72,8 @@ def row_of(plan: Plan, piece: Piece, text: str, last: bool) -> Row:
     timed = spans.stamp >= 0 or spans.odd[0] >= 0
     flow = INDENTED * (text[:1] == " ") | TRACE * text.startswith(TRACEBACK) | CR * (plan.cr and last)
     said = (piece.start, piece.end, piece.level, piece.kind, piece.hints)
-    return (plan.stamped, timed, *said, flow, spans)
+    telling = piece.kind != "nccl" and (piece.hints.phrases or piece.hints.fault)
+    return (plan.stamped, timed, *(spans.who if telling else NOWHERE), *said, flow, spans)
 
 
 def rows_of(plan: Plan, line: str, skeleton: bytes) -> Row | Manifold:
@@ -93,9 +97,9 @@ def _in_bytes(row: Row, line: str) -> Row:
     def at(offset: int) -> int:
         return len(line[:offset].encode()) if offset > 0 else offset
 
-    stamped, timed, start, end, level, kind, hints, flow, spans = row
+    stamped, timed, who, who_end, start, end, level, kind, hints, flow, spans = row
     moved = Spans(*(tuple(map(at, part)) if isinstance(part, tuple) else at(part) for part in spans))  # type: ignore[arg-type]
-    return (stamped, timed, at(start), at(end), level, kind, hints, flow, moved)
+    return (stamped, timed, at(who), at(who_end), at(start), at(end), level, kind, hints, flow, moved)
 
 
 class Plans:
@@ -116,14 +120,14 @@ class Plans:
             return None
         family = skeleton.replace(b"0000", b"0").replace(b"000", b"0").replace(b"00", b"0")
         if family not in self._families:
-            self._seen_bytes += len(family)
-            if self._seen_bytes > _MOST_BYTES:
+            self._seen_bytes += len(family) + _FAMILY_BYTES
+            if self._seen_bytes > _MOST_FAMILY_BYTES:
                 self._families.clear()
-                self._seen_bytes = len(family)
+                self._seen_bytes = len(family) + _FAMILY_BYTES
             self._families.add(family)
             return None
         self._known_bytes += size + _PLAN_BYTES
-        if self._known_bytes > 2 * _MOST_BYTES:
+        if self._known_bytes > _MOST_PLAN_BYTES:
             self.known.clear()
             self._known_bytes = size + _PLAN_BYTES
         line = skeleton.decode("utf-8", "replace")
