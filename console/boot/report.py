@@ -173,7 +173,8 @@ def headline(report: Report) -> str:
     served = sum(1 for b in report.boots if b.number("ready_s") is not None)
     failed = sum(1 for b in report.boots if b.verdict == "failed")
     late = sum(1 for b in report.boots if b.outcome == "not_ready")
-    text = f"{len(report.boots)} boots: {served} served, {failed} failed{f', {late} not ready in time' if late else ''}"
+    count = f"{len(report.boots)} boot{'' if len(report.boots) == 1 else 's'}"
+    text = f"{count}: {served} served, {failed} failed{f', {late} not ready in time' if late else ''}"
     if not report.night:
         return text + "."
     if report.night.get("phase") != "done":

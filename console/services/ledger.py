@@ -132,8 +132,9 @@ class Ledger:
         return self._find(deployment) if deployment else None
 
     def last_of(self, recipe: str) -> BootEntry | None:
-        """The newest boot of a recipe. Raises DiskError."""
-        return next((r.entry for r in self.index.boots() if r.entry.recipe == recipe), None)
+        """The newest boot of a recipe; of any where it has none. Raises DiskError."""
+        boots = [r.entry for r in self.index.boots()]
+        return next((e for e in boots if e.recipe == recipe), boots[0] if boots else None)
 
     def _find(self, deployment: str) -> BootEntry | None:
         return next((r.entry for r in self.index.boots() if r.entry.summary.get("deployment") == deployment), None)

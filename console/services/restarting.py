@@ -37,7 +37,7 @@ def restart_changes(
     """The first line says against what is compared. entry: the boot before; images: by node, the image Id that it runs
     now, where that is known. Reads files."""
     if entry is None:
-        return (f"restart of {recipe.slug}: no boot of it is kept, so there is nothing to compare with",)
+        return (f"restart of {recipe.slug}: no boot is kept, so there is nothing to compare with",)
     images = images or _images_of(entry, plan)
     changes = [
         *_recipe_changes(entry, recipe),

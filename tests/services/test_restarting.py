@@ -85,7 +85,7 @@ def test_recipe_nodes_image_and_overrides_each_have_their_line(tmp_path: Path) -
 
 def test_another_recipe_none_kept_and_a_damaged_folder(tmp_path: Path) -> None:
     other = recipe(slug="other")
-    assert "no boot of it is kept" in restart_changes(None, other, planned(other), facts())[0]
+    assert "no boot is kept" in restart_changes(None, other, planned(other), facts())[0]
     entry = kept(tmp_path, recipe())
     assert "against boot 11 of small" in restart_changes(entry, other, planned(other), facts())[0]
     for file in entry.path.iterdir():
