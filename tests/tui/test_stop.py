@@ -13,11 +13,11 @@ from console.boot.state import STOP_AGAIN, STOP_ASK, STOP_WORKERS, BootState, Ph
 from console.tui.boot_lines import phase_span
 from console.tui.glyphs import UNICODE
 from console.tui.launch_lines import stop_question
-from console.tui.spans import plain
+from console.tui.spans import plain, width_of
 from console.tui.stop_lines import stop_lines, stop_sentence
 from tests.tui import fake_values as v
 from tests.tui.conftest import SIZES, SMALL, deck
-from tests.tui.fake_hub import FakeHub
+from tests.tui.fake_hub import EVIL, FakeHub
 
 NOW = v.T0
 SILENT = "accepts TCP but sshd says nothing"
@@ -152,3 +152,30 @@ async def test_the_running_stop_is_seen_in_the_pane() -> None:
         await d.settle()
         assert "asked 12 s" in d.text() and "6 of 8 nodes are done" in d.text()
         assert "of 1:00:00" not in d.text()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_hostile_names_and_words_stay_words_in_a_stop_and_in_what_stands_in_the_way(
+    size: tuple[int, int],
+) -> None:
+    hub = FakeHub("hostile")
+    boot = hub.snapshot().boot
+    assert boot is not None
+    ranks = tuple(replace(r, node=f"{EVIL}{r.rank}", reachable=r.rank != 2) for r in boot.ranks)
+    results = {r.node: ("unknown" if r.rank == 2 else "still_running", EVIL) for r in ranks}
+    half = replace(
+        boot, ranks=ranks, phase=Phase.STOPPING, stop_result="partly", stop_results=results, stop_at=NOW, stop_by=EVIL
+    )
+    async with deck(hub=hub, size=size, toasts=True) as d:
+        for shown in (half, replace(half, stop_result=None, stop_results={})):
+            hub.set_boot(shown)
+            d.main.choose_pane("boot")
+            await d.settle()
+            for key in ("", "s", "l", "p", "q"):
+                if key:
+                    await d.press(key)
+                seen = d.text()
+                assert not {"\x1b", "\u202e", "\x9b", "\x00"} & set(seen), key
+                assert all(width_of(line) == size[0] for line in seen.splitlines()), key
+                if key:
+                    await d.press("escape")
