@@ -198,9 +198,12 @@ def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, h
 
 
 def shortened(words: str, room: int) -> str:
-    """The words, or the figure in them, or nothing: a cut figure would be a wrong one."""
-    figure = next((w for w in words.split() if any(c.isdigit() for c in w)), "")
-    return next((w for w in (words, words.replace(" ", ""), figure) if width_of(w) <= room), "")
+    """The words, else the first figure in them with its unit, or alone, or nothing: a cut figure would be a wrong one."""
+    parts = words.split()
+    at = next((i for i, w in enumerate(parts) if any(c.isdigit() for c in w)), None)
+    figure = "" if at is None else parts[at]
+    unit = parts[at + 1] if at is not None and at + 1 < len(parts) and parts[at + 1].isalpha() else ""
+    return next((w for w in (words, words.replace(" ", ""), figure + unit, figure) if width_of(w) <= room), "")
 
 
 def _current(rank: RankState, look: BoardLook, now: float) -> list[Span]:

@@ -42,7 +42,7 @@ def state_span(view: NodeView, glyphs: Glyphs) -> Span:
     """Sign and word: the word says how late, or why lost."""
     sign = {"fresh": glyphs.fresh, "late": glyphs.late, "lost": glyphs.lost}.get(view.state, glyphs.waiting)
     word = view.state
-    if view.state == "lost" and view.trouble:
+    if view.state == "lost" and view.trouble not in ("", "lost"):
         word = f"lost {safe(view.trouble, limit=12)}"
     role = STATES.get(view.state, "idle")
     return f"{sign} {word}", f"{role} bold" if role == "lost" else role

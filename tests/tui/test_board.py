@@ -37,6 +37,8 @@ def test_the_laggard_is_the_one_behind_and_nobody_when_half_are() -> None:
 def test_a_figure_in_a_cell_is_never_cut() -> None:
     assert shortened("0.4 s", 4) == "0.4s"
     assert shortened("joined 8/8", 5) == "8/8"
+    assert shortened("4 s 0.58 GiB", 4) == "4s"
+    assert shortened("15.93 GiB", 6) == "15.93"
     assert shortened("joined", 5) == ""
     assert shortened("14.96 GiB", 7) == "14.96"
     assert shortened("14.96 GiB", 4) == ""

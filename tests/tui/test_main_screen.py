@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from console.base.absent import Absent
+from console.tui.glyphs import UNICODE
 from console.tui.node_pane import NodePane
+from console.tui.node_rows import state_span
 from tests.tui import fake_values
 from tests.tui.conftest import SIZES, SMALL, WIDE, deck
 from tests.tui.fake_hub import SCENARIOS, FakeHub
@@ -80,6 +82,12 @@ async def test_lost_and_late_nodes_say_how_old_and_why() -> None:
         await d.press("end")
         assert "do not hammer it" in d.text()
         assert "last seen 73 s ago" in d.text()
+
+
+def test_a_lost_connection_is_told_once() -> None:
+    view = fake_values.views()[0]
+    assert state_span(replace(view, state="lost", trouble="lost"), UNICODE)[0] == "✗ lost"
+    assert state_span(replace(view, state="lost", trouble="silent"), UNICODE)[0] == "✗ lost silent"
 
 
 async def test_unknown_figures_are_na_never_zero() -> None:
