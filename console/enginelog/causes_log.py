@@ -344,7 +344,7 @@ def _finding(
         tier,
         weight,
         rank_of(where, hit.process, hit.text, *hit.more),
-        node_of(where, hit.process),
+        node_of(where, hit.process, hit.values.get("node", "")),
         stage_of(where.cells, hit.index) or signature.stage,
         where.file,
         hit.index + where.line_offset,

@@ -34,10 +34,13 @@ def told(process: str | None, *texts: str) -> int | None:
     return ranks.pop() if len(ranks) == 1 else None
 
 
-def node_of(where: RankEvidence, process: str | None) -> str:
-    """The node that a line is of: that of its log, or the address that Ray puts beside a worker's name."""
-    found = None if where.node or process is None else _ADDRESS.search(process)
-    return where.node if found is None else found[1]
+def node_of(where: RankEvidence, process: str | None, said: str = "") -> str:
+    """The node that a line is of: the one that it says itself, that of its log, or the address that Ray puts beside a
+    worker's name."""
+    if where.node or said:
+        return where.node or said
+    found = None if process is None else _ADDRESS.search(process)
+    return "" if found is None else found[1]
 
 
 def rank_of(where: RankEvidence, process: str | None, *texts: str) -> int | None:

@@ -17,7 +17,17 @@ from console.enginelog.evidence import RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.parting import Parting, parting_of, ranks_by_name, says_rank
 from console.enginelog.records import Record
-from console.enginelog.unwrap import Plain, has_stamp, in_json, inside, of_json, stamp_and_rest, unwrapped, wrapping_of
+from console.enginelog.unwrap import (
+    Plain,
+    has_stamp,
+    host_of,
+    in_json,
+    inside,
+    of_json,
+    stamp_and_rest,
+    unwrapped,
+    wrapping_of,
+)
 
 _MAX_RANKS: Final = 512
 # A service manager's lines around compose's around a launcher's.
@@ -41,6 +51,7 @@ class LogReader:
         self._line = 0
         self._heads: set[bytes] = set()
         self._plain = Plain()
+        self._node = ""
         self._unwraps: list[Callable[[bytes], bytes]] = []
 
     def feed(self, data: bytes) -> None:
@@ -75,7 +86,7 @@ class LogReader:
                 known = 0
             evidence = RankEvidence(
                 known,
-                "" if says_rank(name) is not None else name.decode("utf-8", "replace")[:120],
+                self._node if says_rank(name) is not None or not name else name.decode("utf-8", "replace")[:120],
                 trail=collector.trail(),
                 cells=log.tracker.cells(),
                 numbers=numbers,
@@ -98,6 +109,7 @@ class LogReader:
                 unwrap: Callable[[bytes], bytes] = of_json
             elif self._parting is None and (wrapping := wrapping_of(data)) is not None:
                 unwrap = partial(unwrapped, wrapping=wrapping)
+                self._node = self._node or host_of(data, wrapping)
             else:
                 return
             self._unwraps.append(unwrap)

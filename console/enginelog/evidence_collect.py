@@ -33,7 +33,7 @@ _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d{1,7}, in (\S{1,120})'
 _EXCEPTION: Final = re.compile(r"^(?:\[\w+\]: )?[A-Za-z_][\w.]{1,120}(?:: |$)")
 _STILL: Final = re.compile(r"generation throughput: 0\.0 tokens/s, Running: [1-9]")
 # How the ordinary lines begin that matter all the same.
-_TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Shuttin", "Parent ", "No avai"})
+_TELLING: Final = frozenset({"Applica", "Engine ", "[shutdo", "Shuttin", "Parent ", "No avai", "Waiting"})
 _WAITS: Final = "No available shared memory broadcast block"
 _Key = tuple[str | None, int | None, bool]
 
@@ -190,6 +190,8 @@ class CauseCollector:
             )
             text = record.text
             if record.level == "INFO" or record.level == "DEBUG":
+                if text[:7] in _TELLING:
+                    self._said(text[:7], record)
                 return
         key = (record.process, record.pid, record.kind == "engine")
         if self._follow is not None and self._follow[0] == key:

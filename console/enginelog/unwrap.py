@@ -79,6 +79,14 @@ def wrapping_of(data: bytes) -> Wrapping | None:
     return None
 
 
+def host_of(data: bytes, wrapping: Wrapping) -> str:
+    """The one node that sent these lines; "" where their wrapping tells none."""
+    if "host" not in wrapping.pattern.groupindex:
+        return ""
+    found = wrapping.pattern.match(data.lstrip(b"\n"))
+    return found["host"].decode("ascii", "replace") if found else ""
+
+
 def unwrapped(line: bytes, wrapping: Wrapping) -> bytes:
     """The line as the engine wrote it, with its time in front as docker puts it, where the wrapping told one."""
     found = wrapping.pattern.match(line)

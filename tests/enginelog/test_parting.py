@@ -121,3 +121,18 @@ def test_ranks_that_only_a_line_names() -> None:
         assert found.cause is not None
         assert (found.cause.cls, found.cause.rank, found.cause.victims) == ("kernel_runtime_failure", 0, (1,))
         assert "operation not permitted" in found.cause.evidence[0]
+
+
+def test_the_node_that_a_log_came_from_is_said() -> None:
+    for line, node in (
+        ("Aug 28 11:55:08 spark1 kernel: NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.", "spark1"),
+        ("NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.", None),
+    ):
+        found = diagnose([("kernel.log", None, lambda line=line: [f"{line}\n".encode()])]).cause  # type: ignore[misc]
+        assert found is not None and found.node == node
+
+
+def test_a_rank_that_waits_for_ray_has_a_note() -> None:
+    raw = next(e.data for e in excerpts() if e.name == "ray-placement-waits")
+    found = diagnose([("vllm.log", None, lambda: [raw])])
+    assert found.cause is None and [c.cls for c in found.others] == ["ray_resources_missing"]
