@@ -198,7 +198,7 @@ def _wide_cell(cell: Cell, rank: RankState, width: int, g: Glyphs, now: float, h
 
 
 def shortened(words: str, room: int) -> str:
-    """The words, else the first figure in them with its unit, or alone, or nothing: a cut figure would be a wrong one."""
+    """The words, or the first figure in them with its unit or alone, or nothing: a cut figure would be a wrong one."""
     parts = words.split()
     at = next((i for i, w in enumerate(parts) if any(c.isdigit() for c in w)), None)
     figure = "" if at is None else parts[at]

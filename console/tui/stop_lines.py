@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from console.boot.state import GONE, STOP_AGAIN, STOP_STEPS, BootState, RankState
@@ -43,6 +44,8 @@ def stop_sentence(results: Mapping[str, tuple[str, str]]) -> str:
 def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str = "", *, me: str = "") -> list[Line]:
     """How a stop goes, or how it came out. key: what begins it again, empty where this console must not. me: how this
     console is called in the stop's `by`."""
+    if not boot.stop_results and not any(s.name in STOP_STEPS for s in boot.steps):
+        boot = replace(boot, stop_results=_seen(boot))
     nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
     over = boot.stop_result is not None
     lines = _outcome(boot, nodes, width, glyphs, key) if over else _progress(boot, nodes, now, width, glyphs, key, me)
@@ -65,6 +68,18 @@ def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str
         if names := [safe(n) for n in rest if boot.stop_results[n][0] == result]:
             lines += wrap_spans((f"   {sign} {word:<12}", role), ", ".join(names), "dim", width - 1, limit=3)
     return [clip(line, width) for line in lines]
+
+
+def _seen(boot: BootState) -> dict[str, tuple[str, str]]:
+    """Another console's stop: what it asked is not heard here, but what becomes of the containers is seen."""
+    out: dict[str, tuple[str, str]] = {}
+    for rank in boot.ranks:
+        if rank.reachable and rank.status in GONE:
+            out.setdefault(rank.node, ("stopped", ""))
+        elif boot.stop_result is not None:
+            word = "still_running" if rank.reachable and rank.status is not None else "unknown"
+            out[rank.node] = (word, f"its container is {rank.status}" if word != "unknown" else rank.trouble)
+    return out
 
 
 def _told(boot: BootState, node: str) -> bool:
@@ -169,7 +184,9 @@ def _node(boot: BootState, node: str, now: float, glyphs: Glyphs) -> tuple[str, 
     if result == "unknown" and (asked is None or asked[0] != STOP_AGAIN):
         return glyphs.unknown, "warn", "no answer", safe(bare(node, detail))
     if asked is None:
-        return glyphs.waiting, "dim", "not asked yet", ""
+        if rank is not None and rank.reachable and rank.status is not None:
+            return glyphs.active, "active", "still there", f"its container is {rank.status}"
+        return glyphs.unknown, "warn", "not known", safe(bare(node, rank.trouble)) if rank is not None else ""
     name, since, limit = asked
     waited = max(0.0, now - since)
     of = "" if limit is None else f", at most {limit:.0f} s"

@@ -93,7 +93,19 @@ def test_another_stop_begins_with_nothing_of_the_one_before() -> None:
     boot = added(ended(), [StopStarted(NOW + 200, "me")])
     assert phase_span(boot, UNICODE)[0] == "▲ stopping"
     said = text(boot, NOW + 201)
-    assert "stopping by me for 1s: 0 of 8 nodes are done" in said and said.count("not asked yet") == 8
+    assert "stopping by me for 1s: 0 of 8 nodes are done" in said and said.count("its container is running") == 7
+
+
+def test_of_another_consoles_stop_what_is_seen_is_told() -> None:
+    gone = [ContainerSeen(NOW + 5, r, "absent") for r in range(6)]
+    boot = added(
+        v.booting(NOW), [StopStarted(NOW, "ann@desk, stopping"), *gone, NodeLost(NOW + 6, "dgx8", "silent", SILENT)]
+    )
+    said = text(boot, NOW + 9)
+    assert "stopping by ann@desk for 9s: 6 of 8 nodes are done" in said
+    assert "still there" in said and "its container is running" in said and SILENT in said
+    said = text(added(boot, [StopEnded(NOW + 180, "partly")]), NOW + 181)
+    assert "stopped on 6 of 8; dgx8 does not answer: its container may still run; on dgx7 it still runs" in said
 
 
 def test_a_stop_whose_console_died_is_not_told_as_going_on() -> None:
