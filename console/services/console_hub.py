@@ -269,7 +269,7 @@ class ConsoleHub(Stopping):
         told: Callable[[Sequence[str]], None],
     ) -> BootState:
         census: Census = await self._census()
-        self._adopt(census)
+        await self._adopt(census)
         shown = self._followers.get(self._show or "")
         name = recipe or (shown.state.recipe if shown is not None else None)
         if name is None:
@@ -324,7 +324,7 @@ class ConsoleHub(Stopping):
 
     async def smoke(self) -> Mapping[str, Any]:
         if self._show is None:
-            self._adopt(await self._census())
+            await self._adopt(await self._census())
         state = self._shown().state
         host = api_address(self._cluster.api_host)
         link = self._fleet.link(state.head_node)

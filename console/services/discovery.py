@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from console.boot.events import BootOpened, RankRef
+from console.boot.events import BootOpened, Event, RankRef
+from console.boot.reduce import opened, reduce_all
+from console.boot.state import BootState
 from console.services.census import Census, Found
 
 # A world that a label claims is taken only where it is believable: a hostile label must not make a million rows.
@@ -56,3 +58,8 @@ def open_found(rows: Sequence[Found], *, now: float) -> BootOpened | None:
         judge=first.judge,
         adopted=True,
     )
+
+
+def remembered(event: BootOpened, past: Sequence[Event]) -> BootState:
+    """An adopted boot as its journal tells it: the earlier adoptions in it begin nothing anew."""
+    return reduce_all(opened(event), (e for e in past if not (isinstance(e, BootOpened) and e.adopted)))

@@ -19,7 +19,7 @@ from console.boot.events import (
     StopEnded,
     StopStarted,
 )
-from console.boot.reduce import opened, reduce, reduce_all
+from console.boot.reduce import opened, reduce
 from console.boot.state import GONE, BootState, Phase
 from console.cluster.model import Cluster
 from console.enginelog.board import BoardTracker
@@ -55,7 +55,8 @@ class Follower:
     """One deployment, from its opening to its end. heard: each event after it was added up.
 
     lines: each batch of records of a rank (rank, node, records), in the rank's order. secrets: masked in its logs.
-    earlier: seconds by stage of earlier boots of the recipe. who_stops: asked before an end is told."""
+    earlier: seconds by stage of earlier boots of the recipe. who_stops: asked before an end is told. past: what an
+    earlier console's journal of it adds up to."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Follower:
         secrets: frozenset[str] = frozenset(),
         earlier: Sequence[Mapping[Stage, float]] = (),
         who_stops: WhoStops | None = None,
+        past: BootState | None = None,
     ) -> None:
         self.state: BootState = opened(event)
         self._fleet = fleet
@@ -97,19 +99,17 @@ class Follower:
         self._others_at: float | None = None
         self._launching = not event.adopted
         self._settled_at = 0.0
-        if event.adopted:
-            self._remember()
+        if event.adopted and past is not None:
+            self._remember(past)
         self._keeper.event(event)
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _remember(self) -> None:
+    def _remember(self, past: BootState) -> None:
         """What an earlier console of this machine knew: when it became ready, what was answered, notes. What the
         nodes say from now on comes on top, so nothing old is taken for current."""
-        past = self._keeper.past()
-        self.state = reduce_all(self.state, (e for e in past if not (isinstance(e, BootOpened) and e.adopted)))
-        fresh = tuple(replace(r, reachable=True, trouble="") for r in self.state.ranks)
-        self.state = replace(self.state, ranks=fresh, adopted=True, stall_signs=())
+        fresh = tuple(replace(r, reachable=True, trouble="") for r in past.ranks)
+        self.state = replace(past, ranks=fresh, adopted=True, stall_signs=())
 
     def apply(self, event: Event) -> None:
         """Add one event up, keep it, and tell."""

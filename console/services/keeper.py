@@ -198,17 +198,6 @@ class Keeper:
             return None
         return self.held_lines(rank)
 
-    def past(self) -> list[Event]:
-        """The events that an earlier console of this machine kept of this boot."""
-        if self._path is None:
-            return []
-        try:
-            found = [decode_event(line.event) for line in read_events(self._path) if line.event is not None]
-        except NightdeckError as error:
-            self._failed(error)
-            return []
-        return [event for event in found if event is not None]
-
     def states(self, states: Mapping[str, Any]) -> None:
         self._do(lambda folder: folder.write_states(states))
 
@@ -283,6 +272,13 @@ class Keeper:
             finally:
                 if self._telemetry is not None:
                     self._telemetry.close()
+
+
+def kept_events(folder: Path) -> list[Event]:
+    """The events that an earlier console of this machine kept of a boot. Raises NightdeckError. Blocks: a night's are
+    many."""
+    found = (decode_event(line.event) for line in read_events(folder) if line.event is not None)
+    return [event for event in found if event is not None]
 
 
 def _newest_in(folder: Path, rank: int) -> bytes:

@@ -24,7 +24,7 @@ class Measuring(Watching):
         self, spec: MeasureSpec | None = None, told: Callable[[str], None] = lambda _text: None
     ) -> Mapping[str, Any]:
         if self._show is None:
-            self._adopt(await take_census(self._fleet, self._cluster))
+            await self._adopt(await take_census(self._fleet, self._cluster))
         follower = self._followers.get(self._show or "")
         if follower is None:
             raise UsageError("nothing serves, so nothing can be measured")

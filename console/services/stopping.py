@@ -127,7 +127,7 @@ class Stopping(Preparing):
                 before: Census = await take_census(
                     self._fleet, self._cluster, nodes=lit, timeout=ASK_TIMEOUT_S, quick=self._quick
                 )
-                self._adopt(before)
+                await self._adopt(before)
                 await stop.run(before, asked)
             except BaseException:
                 stop.cut_off()
@@ -137,7 +137,7 @@ class Stopping(Preparing):
                     asked.cancel()
         else:
             before = census if census is not None else await self._census()
-            self._adopt(before)
+            await self._adopt(before)
             which = None if deployment == "*" else deployment or self._only(before)
             stop = self._new_stop(which, self._followers.get(which or self._show or ""), grace_s, discard_logs)
             await stop.run(before)

@@ -9,18 +9,21 @@ from typing import Any
 
 from console.base.absent import Absent
 from console.base.clock import Clock
+from console.base.errors import NightdeckError
 from console.base.secrets import secret_values
 from console.base.text import clean_line
 from console.boot.events import BootOpened, Event
+from console.boot.state import BootState
 from console.cluster.model import Cluster
 from console.enginelog.records import Record
 from console.probe import telemetry_program
 from console.recipe.model import SmokePrompt
 from console.services.census import Census, Found, take_census
-from console.services.discovery import by_deployment, open_found
+from console.services.discovery import by_deployment, open_found, remembered
 from console.services.follower import Follower
 from console.services.helpers import LABEL_HELPER, Helper, find_helpers
 from console.services.hub import LogLine
+from console.services.keeper import kept_events
 from console.services.ledger import Ledger
 from console.services.node_watch import NodeWatch
 from console.services.picture import Picture
@@ -69,6 +72,7 @@ class Watching(Picture):
         self._ready: dict[str, Readiness] = {}
         self._discovering: asyncio.Task[Any] | None = None
         self._known: set[str] = set()
+        self._adopting = asyncio.Lock()
         loop = asyncio.get_running_loop()
 
         def ledger_says(text: str) -> None:
@@ -223,25 +227,29 @@ class Watching(Picture):
 
     async def _find(self) -> None:
         census = await take_census(self._fleet, self._cluster, quick=self._quick_at_first)
-        self._adopt(census)
+        await self._adopt(census)
         answered = [node for node, rows in census.items() if isinstance(rows, tuple)]
         whole = len(answered) == len(census)
         self._ledger.settle(by_deployment(census).keys(), answered, whole=whole, now=self._clock.wall())
 
-    def _adopt(self, census: Census) -> None:
+    async def _adopt(self, census: Census) -> None:
         """Follow what lives; where nothing does, the newest that ended is still worth showing."""
+        async with self._adopting:  # two censuses may find the same
+            await self._take_up(census)
+
+    async def _take_up(self, census: Census) -> None:
         groups = by_deployment(census)
         self._known |= groups.keys()
         live = {name: rows for name, rows in groups.items() if any(f.alive for f in rows)}
         chosen = live or dict(list(groups.items())[-1:])
         for name, rows in chosen.items():
-            follower = self._followers.get(name) or self._follow_found(rows)
+            follower = self._followers.get(name) or await self._follow_found(name, rows)
             if follower is not None:
                 follower.found(rows)
         self._looked = self._looked or any(isinstance(rows, tuple) for rows in census.values())
         self._choose()
 
-    def _follow_found(self, rows: Sequence[Found]) -> Follower | None:
+    async def _follow_found(self, name: str, rows: Sequence[Found]) -> Follower | None:
         event = open_found(rows, now=self._clock.wall())
         if event is None:
             names = ", ".join(f"{f.node}: {f.name}" for f in rows[:4])
@@ -250,7 +258,19 @@ class Watching(Picture):
         # Its labels name the recipe by its text: another text of the same name may ask something else.
         recipe = next((r for r in self._recipes if (r.slug, r.digest) == (event.recipe, event.digest)), None)
         checks = recipe.smoke if recipe is not None else ()
-        return self._open(event, secrets=self._secrets_of(event.recipe), checks=checks)
+        # A night's journal takes a third of a second to read and add up.
+        past = await asyncio.to_thread(self._past_of, event)
+        there = self._followers.get(name)  # a launch of ours that was found while it began
+        return there or self._open(event, secrets=self._secrets_of(event.recipe), checks=checks, past=past)
+
+    def _past_of(self, event: BootOpened) -> BootState | None:
+        """What the journal of an earlier console of this machine adds up to. In a thread."""
+        try:
+            entry = self._ledger.entry_of(event.deployment)
+            return remembered(event, kept_events(entry.path)) if entry is not None else None
+        except NightdeckError as error:
+            self._ledger.told(f"what was kept of {event.deployment} cannot be read: {error}")
+            return None
 
     async def _who_stops(self, launched_at: float) -> str:
         """Which other console ends a deployment launched then; "" none."""
@@ -264,7 +284,12 @@ class Watching(Picture):
         return found.union(*(secret_values(r.env, r.args) for r in self._recipes if r.slug == slug))
 
     def _open(
-        self, event: BootOpened, *, secrets: frozenset[str] = frozenset(), checks: Sequence[SmokePrompt] = ()
+        self,
+        event: BootOpened,
+        *,
+        secrets: frozenset[str] = frozenset(),
+        checks: Sequence[SmokePrompt] = (),
+        past: BootState | None = None,
     ) -> Follower:
         follower = Follower(
             event,
@@ -281,6 +306,7 @@ class Watching(Picture):
             secrets=secrets,
             earlier=self._ledger.stage_times(event.recipe),
             who_stops=self._who_stops,
+            past=past,
         )
         self._followers[event.deployment] = follower
         self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, checks)

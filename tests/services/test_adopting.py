@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from console.boot.events import Acted, BootOpened, Event, RankRef
 from console.cluster.model import Cluster, Node
 from console.files.journal import Journal
 from console.recipe.model import Recipe
+from console.services.keeper import kept_events
 from console.services.ledger import Ledger
 from console.services.watching import Watching
 from console.transport.base import Completed, Stream, TransportError, Trouble
@@ -73,3 +78,41 @@ async def test_its_recipes_values_are_masked_also_where_the_text_was_edited(tmp_
     assert log.read_bytes().count(b"INFO echo ***\n") == len(SECRETS)
     said = " ".join(line.text for line in shown) + log.read_text()
     assert [word for word in SECRETS if word in said] == []
+
+
+async def test_a_night_s_journal_is_read_beside_the_loop_and_adds_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier console kept: read and added up in a thread, once, however many censuses find the boot."""
+    earlier = Ledger(Journal(tmp_path / "boots"))
+    keeper = earlier.keeper("flash-b1-aa", 1, "flash", now=1.0)
+    ranks = (RankRef(0, "n1", "f-r0"),)
+    keeper.event(BootOpened(1.0, "flash-b1-aa", 1, "flash", "f", "x", "n1", ranks, 1.0, 900.0, 8000, "s"))
+    for n in range(300):
+        keeper.event(Acted(2.0 + n, "note", f"note {n}", "ann"))
+    await asyncio.to_thread(keeper.flush)
+    await asyncio.to_thread(earlier.close)
+    readers: list[int] = []
+
+    def read(folder: Path) -> list[Event]:
+        readers.append(threading.get_ident())
+        return kept_events(folder)
+
+    monkeypatch.setattr("console.services.watching.kept_events", read)
+    watching = Watching(
+        cluster=Cluster("c", "f", (Node("n1", "n1"),)),
+        fleet=FakeFleet([Engine("n1", lambda argv: Completed(0, json.dumps([ROW]).encode(), b""))]),
+        shelf=Shelf([]),  # type: ignore[arg-type]
+        ledger=Ledger(Journal(tmp_path / "boots")),
+        clock=ManualClock(),
+        follow=False,
+    )
+    try:
+        async with asyncio.timeout(30):
+            census = await watching._census()
+            await asyncio.gather(*(watching._adopt(census) for _ in range(3)))
+        (boot,) = watching.snapshot().boots
+        assert boot.adopted and boot.notes[-1] == "note 299"
+        assert len(readers) == 1 and readers[0] != threading.get_ident()
+    finally:
+        await watching.close()
