@@ -45,7 +45,7 @@ def launch_lines(
     if here is not None:
         sentence = f"{in_the_way(here)}: restart with this recipe, or stop it; nothing is launched beside it."
         sentence += " Its own ports and memory are left out below."
-        out += wrap_spans((f" {glyphs.fresh if here.ready_at else glyphs.warn} ", "warn bold"), sentence, "warn bold",
+        out += wrap_spans((f" {glyphs.fresh if here.phase is Phase.READY else glyphs.warn} ", "warn bold"), sentence, "warn bold",
                           width, limit=3)  # fmt: skip
     elif left:
         sentence = f"{left}: stop them first; nothing is launched beside them, whatever is overridden."
