@@ -39,7 +39,11 @@ class _Line:
     """A line of a known shape, as text or as it came, for the fields that are worked out when they are asked for: most
     never are."""
 
-    __slots__ = ("_line", "_spans")
+    # All slots stand here: a class that adds some to those of its base is slow to change into another.
+    __slots__ = (
+        "_line", "_spans", "continuation", "docker_at", "earlier", "hints", "index", "kind", "level", "log_at", "pid",
+        "process", "rank", "source", "text",
+    )  # fmt: skip
     _line: str | bytes
     _spans: Spans
 

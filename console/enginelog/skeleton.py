@@ -50,8 +50,8 @@ class Plan(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-# A piece as the reader's loop takes it: (stamped, timed, where the writer begins and ends if it will be asked for, where
-# the text begins and ends, level, kind, hints, flow, spans).
+# A piece as the reader's loop takes it: (stamped, timed, where the writer begins and ends if it will be asked for,
+# where the text begins and ends, level, kind, hints, flow, spans).
 Row = tuple[bool, bool, int, int, int, int, str | None, str, Hints, int, Spans]
 
 
