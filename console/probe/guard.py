@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from console.probe.guard_engine import Target, ask_tcp
+from console.probe.guard_engine import PATIENCE, Target, ask_tcp
 from console.probe.guard_files import NAME, clear, get, held, home, put, status
 from console.probe.host import reason
 
@@ -130,7 +130,7 @@ class Guard:
     def trip(self, now: float, available: int, floor: int) -> None:
         """Kill first, write after: a full disk must not cost the node."""
         at = time.time()
-        done = self.target.kill()
+        done = self.target.kill(self.patience(now, available))
         marker = {
             "deployment": self.deployment,
             "rank": self.rank,
@@ -156,6 +156,13 @@ class Guard:
             put(self.folder + "/tripped.json", marker)
         except OSError as error:
             self.target.why = "the marker cannot be written: " + reason(error)
+
+    def patience(self, now: float, available: int) -> float:
+        """Seconds to wait for the engine: a busy one takes a second and more, and a quarter of what is left must do."""
+        when, before = next(row for row in self.history if row[0] >= now - 0.5)
+        if now <= when or before <= available:
+            return PATIENCE
+        return min(PATIENCE, max(0.1, 0.25 * available * (now - when) / (before - available)))
 
     # -- the thread that may hang -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from console.probe.host import engine_socket, read, reason
 if TYPE_CHECKING:
     Group = dict[str, Any]
 
+PATIENCE = 1.5
 ENDED = ("exited", "dead", "stopped", "removing")
 
 
@@ -165,12 +166,15 @@ class Target:
             return True
         return not self.take(self.ident) or self.state in ENDED
 
-    def kill(self) -> str:
-        """End it by the engine, else by a signal, else by the command line: which way it was, "" when none did."""
+    def kill(self, patience: float = PATIENCE) -> str:
+        """End it by the engine, else by a signal, else by the command line: which way it was, "" when none did.
+
+        patience: seconds that the engine is waited for; it goes on with what it was told."""
         self.tried = []
-        for way, work in (("engine", self.kill_engine), ("signal", self.kill_process), ("command", self.kill_command)):
+        ways = (("engine", self.kill_engine), ("signal", self.kill_process), ("command", self.kill_command))
+        for way, work in ways:
             try:
-                why = work()
+                why = work(patience)
             except (OSError, ValueError) as error:
                 why = reason(error)
             self.tried.append(way + ": " + (why or "done"))
@@ -178,15 +182,15 @@ class Target:
                 return way
         return ""
 
-    def kill_engine(self) -> str:
+    def kill_engine(self, patience: float) -> str:
         if not self.path:
             return "no socket"
-        status, body = self.ask("POST", f"/containers/{self.ident}/kill?signal=SIGKILL", 1.5)
+        status, body = self.ask("POST", f"/containers/{self.ident}/kill?signal=SIGKILL", patience)
         # 409: it does not run any more; 404: it is gone.
         return "" if status in (204, 200, 404, 409) else f"{status} {body[:200].decode('utf-8', 'replace')}"
 
-    def kill_process(self) -> str:
-        """SIGKILL to the container's first process, if it is still that very process."""
+    def kill_process(self, patience: float = 0.0) -> str:
+        """SIGKILL to the container's first process, if it is still that very process. Needs no patience."""
         if not self.birth:
             return "its process cannot be told from others"
         handle = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -203,6 +207,6 @@ class Target:
                     os.close(handle)
         return ""
 
-    def kill_command(self) -> str:
+    def kill_command(self, patience: float = 0.0) -> str:
         done = self.command("kill", self.ident)
         return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:200]

@@ -259,7 +259,8 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         kills: list[str] = []
         left = list(ways or ["engine"])
 
-        def kill() -> str:
+        def kill(patience: float) -> str:
+            assert 0.1 <= patience <= 1.5
             kills.append("kill")
             return left.pop(0) if left else ""
 
@@ -271,6 +272,18 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         return made, kills
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("fell_gib_s", "left_gib", "patience"),
+    [(1.0, 4.0, 1.0), (1.0, 0.9, 0.225), (20.0, 0.5, 0.1), (0.01, 3.9, 1.5), (0.0, 0.5, 1.5)],
+)
+def test_the_engine_is_waited_for_no_longer_than_memory_lasts(
+    loop: Any, fell_gib_s: float, left_gib: float, patience: float
+) -> None:
+    guard, _ = loop([5 * GIB])
+    guard.history = [(10.0 + 0.05 * n, int((left_gib + fell_gib_s * 0.05 * (8 - n)) * GIB)) for n in range(9)]
+    assert guard.patience(10.4, int(left_gib * GIB)) == pytest.approx(patience, rel=0.01)
 
 
 def test_dips_shorter_than_the_readings_asked_for_do_nothing(loop: Any) -> None:

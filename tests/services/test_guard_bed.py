@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from console.services.guard import GuardService, marker_text
 from console.telemetry.guard_policy import GuardPolicy
 from console.telemetry.sample import Guard
 from console.transport.pool import make_fleet
+from tests.services.guard_figures import Watched, eaten, fall, spread
 from tests.testbed import image, needs, processes
 from tests.testbed.bed import Bed, BedUnavailable
 from tests.testbed.host import Host
@@ -150,8 +150,14 @@ def guards(host: Host) -> int:
 
 
 def kernel_kills(host: Host) -> int:
-    text = Path(f"/sys/fs/cgroup/memory/{host.cgroup}/memory.oom_control").read_text()
-    return int(text.split("oom_kill ")[1].split()[0])
+    """Processes that the kernel killed for memory in the host's control group and in those of its containers: version 1
+    counts each in the victim's own."""
+    top = Path("/sys/fs/cgroup/memory") / host.cgroup
+    total = 0
+    for file in top.rglob("memory.oom_control"):
+        with contextlib.suppress(OSError):  # a container's group goes with it
+            total += int(file.read_text().split("oom_kill ")[1].split()[0])
+    return total
 
 
 def wait(look: Callable[[], object], what: str, seconds: float = 90) -> None:
@@ -159,14 +165,12 @@ def wait(look: Callable[[], object], what: str, seconds: float = 90) -> None:
 
 
 def assert_killed_by_the_guard(host: Host, deployment: str, kills: int) -> dict[str, Any]:
-    wait(lambda: marker(host, deployment) or kernel_kills(host) != kills, "the guard's marker")
-    assert kernel_kills(host) == kills, "the kernel was faster"
-    wait(lambda: state(host, deployment)["Status"] == "exited", "the container's end")
-    told = marker(host, deployment)
-    assert told is not None
-    ended = state(host, deployment)
+    wait(lambda: state(host, deployment)["Status"] == "exited", f"the container's end: {last_state(host, deployment)}")
+    wait(lambda: marker(host, deployment) or guards(host) == 0, "the guard's marker")
+    told, ended = marker(host, deployment), state(host, deployment)
+    assert told is not None, f"the kernel was faster: {ended}, {last_state(host, deployment)}"
     assert (ended["ExitCode"], ended["OOMKilled"]) == (137, False)
-    assert kernel_kills(host) == kills, "the kernel was faster"
+    assert kernel_kills(host) <= kills, "the kernel was faster"
     assert 0 < told["available_bytes"] < told["floor_bytes"] == FLOOR
     assert told["history"][-1] == [0.0, told["available_bytes"]]
     wait(lambda: guards(host) == 0, "the guard's end")
@@ -179,12 +183,6 @@ def last_state(host: Host, deployment: str) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def fall(told: dict[str, Any]) -> float:
-    """How fast memory fell when the guard tripped, in bytes a second, by its own readings of the last 0.4 s."""
-    near = [(at, left) for at, left in told["history"] if at >= -0.4]
-    return float((near[0][1] - near[-1][1]) / (near[-1][0] - near[0][0]))
-
-
 async def test_what_eats_a_gibibyte_a_second_is_stopped_before_the_kernel_must(bed: Bed, service: GuardService) -> None:
     host, kills = bed[1], kernel_kills(bed[1])
     bystander = ["--entrypoint", "/eater/eat", "-v", "/srv/eater:/eater:ro", "--network", "host"]
@@ -194,13 +192,12 @@ async def test_what_eats_a_gibibyte_a_second_is_stopped_before_the_kernel_must(b
     assert guard.oom_score_adj in (-1000, 0)  # 0 where not even root may ask to be passed by
     eat(host, "eat-b1", "1024")
     told = assert_killed_by_the_guard(host, "eat-b1", kills)
-    assert told["killed_by"] == "engine" and told["stage"] == "loading"
+    # A busy engine is not waited for while memory runs out.
+    assert told["killed_by"] in ("engine", "signal") and told["stage"] == "loading"
     assert json.loads(host.docker("inspect", "bystander").stdout)[0]["State"]["Status"] == "running"
     trip = await service.marker(host.name, "eat-b1", 0)
     assert trip is not None and not isinstance(trip, Absent)
-    assert "TRIPPED: the memory guard on spark1 killed rank 0 through the container engine" in marker_text(
-        trip, 0, "spark1"
-    )
+    assert "TRIPPED: the memory guard on spark1 killed rank 0 " in marker_text(trip, 0, "spark1")
 
 
 async def test_it_needs_no_link(bed: Bed, service: GuardService) -> None:
@@ -328,30 +325,17 @@ async def test_of_a_hundred_that_eat_all_each_is_stopped_before_the_kernel_must(
                 assert time.monotonic() < wait_s, found.reason
         if console == "link cut":
             host.cut()
-        eat(host, name, "1024")
-        told = assert_killed_by_the_guard(host, name, kills)
+        with Watched(host) as watched:
+            eat(host, name, "1024")
+            told = assert_killed_by_the_guard(host, name, kills)
         host.heal()
         rates.append(fall(told))
         took.append(told["took_s"])
-        # While it kills the guard does not read: at worst the eater went on at its rate until the kill had returned.
-        left.append(told["available_bytes"] - rates[-1] * took[-1])
+        left.append(watched.least)
         host.docker("rm", "-f", f"nd-{name}-r0")
     words = f"{ROUNDS} of {ROUNDS} stopped by the guard, none by the kernel, console {console}"
     figures = f"falling at {spread(rates, MIB)} MiB/s, killed in {spread(took, 0.001)} ms"
-    print(f"\n{words}; {figures}, at worst {spread(left, MIB)} MiB left")
-
-
-def eaten(host: Host) -> int:
-    """Bytes that the eater holds in memory."""
-    for pid in host.pids("eat"):
-        with contextlib.suppress(OSError, IndexError):  # it may end while we look
-            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
-
-
-def spread(values: Sequence[float], unit: float) -> str:
-    """`lowest-median-highest`."""
-    return "-".join(f"{v / unit:.0f}" for v in (min(values), statistics.median(values), max(values)))
+    print(f"\n{words}; {figures}, {spread(left, MIB)} MiB left at the lowest")
 
 
 @pytest.mark.slow
