@@ -177,8 +177,10 @@ class Target:
                 why = work(patience)
             except (OSError, ValueError) as error:
                 why = reason(error)
-            self.tried.append(way + ": " + (why or "done"))
-            if not why:
+            # One that is slow to answer may have done it all the same.
+            late = bool(why and self.birth and born(self.pid) != self.birth)
+            self.tried.append(way + ": " + (f"done, but {why}" if late else why or "done"))
+            if late or not why:
                 return way
         return ""
 

@@ -131,3 +131,16 @@ def test_an_engine_that_refuses_for_long_and_no_process_in_sight_ends_the_guard(
 
 def _refused(self: Target, which: str) -> None:
     raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_an_engine_that_is_late_with_its_answer_killed_it_all_the_same(
+    target: Target, engine: Engine, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(self: Target, patience: float) -> str:
+        child.kill()
+        child.wait(10)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(Target, "kill_engine", late)
+    assert target.kill(0.2) == "engine"
+    assert target.tried == ["engine: done, but timed out"]
