@@ -341,7 +341,14 @@ class DiskWorld:
 
 def _load_hub() -> None:
     """In a thread: the loop connects meanwhile, and a node's answer takes as long as the loading."""
-    import console.services.console_hub  # noqa: F401
+    import console.files.help_cache
+    import console.files.recipes
+    import console.files.settings
+    import console.services.console_hub
+    import console.services.keeper
+    import console.services.model_check_measured
+    import console.services.recorder
+    import console.services.ways_out  # noqa: F401
 
 
 def _load_console() -> None:
