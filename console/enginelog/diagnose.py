@@ -130,21 +130,27 @@ class LogReader:
         if self._parting is None:
             self._give(b"", b"\n".join(lines))
             return
+        shares: dict[bytes, tuple[list[bytes], list[int]]] = {}
         for line in lines[:-1]:
             stamp, rest = stamp_and_rest(line)
             name, rest = self._parting.part(rest)
-            rest = rest if has_stamp(rest) else stamp + rest
-            self._give(name if name in self._logs or len(self._logs) < _MAX_RANKS else b"", rest + b"\n", self._line)
+            name = name if name in shares or len(self._logs) + len(shares) < _MAX_RANKS or name in self._logs else b""
+            said, places = shares.setdefault(name, ([], []))
+            said.append(rest if not stamp or has_stamp(rest) else stamp + rest)
+            places.append(self._line)
             self._line += 1
+        for name, (said, places) in shares.items():
+            said.append(b"")
+            self._give(name, b"\n".join(said), places)
 
-    def _give(self, name: bytes, data: bytes, line: int | None = None) -> None:
+    def _give(self, name: bytes, data: bytes, places: Iterable[int] = ()) -> None:
+        """places: at which line of the whole stream each of these stands, where it is parted."""
         entry = self._logs.get(name)
         if entry is None:
             own = self.rank if self.rank is not None else says_rank(name)
             entry = self._logs[name] = (RankLog(own, self._world), CauseCollector(own), [])
         log, collector, lines = entry
-        if line is not None:
-            lines.append(line)
+        lines.extend(places)
         records: list[Record] = log.feed(data)
         collector.feed(records)
         if name in self._heads or collector.rank is not None:

@@ -17,7 +17,7 @@ _COMPOSE: Final = Wrapping(
 )
 _NUMBERED: Final = re.compile(rb"rank[-_]?\d{1,4}|(?:^|[-_])\d{1,4}$")
 _SAYS_RANK: Final = re.compile(rb"(?:^|[-_.])rank[-_]?(\d{1,4})(?![0-9])")
-_COUNTED: Final = re.compile(rb"(.*?)[-_](\d{1,4})")
+_COUNTED: Final = re.compile(rb"([\w.\-]{1,200})[-_](\d{1,4})")
 _MOST_NAMES: Final = 512
 
 
