@@ -18,6 +18,7 @@ from typing import Any, Final
 from console.base.errors import NightdeckError
 from console.lab.clock import SPEED_COMMAND
 from console.lab.control import ask
+from console.lab.layout import discard
 from console.lab.main import speed_from_environment
 
 # -P: a `console/` in the folder that the lab is started from is not this one.
@@ -52,7 +53,7 @@ class LabHandle:
                 await self._process.wait()
                 await asyncio.to_thread(shutil.rmtree, self.control_socket.parent, True)
         if self.own:
-            await asyncio.to_thread(shutil.rmtree, self.folder, True)
+            await asyncio.to_thread(discard, self.folder)
 
 
 async def start_lab(

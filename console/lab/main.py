@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from console.base.errors import ExitCode, NightdeckError
 from console.lab.clock import SPEED_SCREEN
 from console.lab.lab import RUN_PROBES, Lab, LabConfig
+from console.lab.layout import discard
 from console.lab.registry import register, unregister
 from console.lab.scenarios import SCENARIOS
 
@@ -174,5 +174,5 @@ def main(argv: list[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     finally:
         if own:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(folder)
     return ExitCode.DONE

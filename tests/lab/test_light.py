@@ -12,6 +12,7 @@ from typing import Any
 
 from console.base.absent import known
 from console.lab.lab import RUN_PROBES, Lab, LabConfig
+from console.lab.layout import discard
 from console.lab.light import order_of
 from console.probe import telemetry_program
 from console.services.lease_program import EXPIRE_S, PROGRAM, WATCHER
@@ -146,3 +147,15 @@ def test_only_the_probe_is_answered() -> None:
     for other in (None, "uptime", "echo nightdeck-probe", "python3 -c 'nightdeck-probe' x", 'x "nightdeck-probe'):
         assert order_of(other) is None
     assert order_of(command_line(probe_argv(b"", ProbeOptions(container_cli="podman"))[0])) is None
+
+
+def test_a_lab_s_folder_is_out_of_the_way_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "lab"
+    (folder / "dgx1/proc").mkdir(parents=True)
+    discard(folder, 0.0)  # whatever the disk does
+    assert not folder.exists()
+    other = tmp_path / "b" / "lab"
+    (other / "dgx1").mkdir(parents=True)
+    discard(other, 30.0)
+    discard(other)
+    assert list(other.parent.iterdir()) == []
