@@ -45,8 +45,8 @@ def launch_lines(
     if here is not None:
         sentence = f"{in_the_way(here)}: restart with this recipe, or stop it; nothing is launched beside it."
         sentence += " Its own ports and memory are left out below."
-        out += wrap_spans((f" {glyphs.fresh if here.phase is Phase.READY else glyphs.warn} ", "warn bold"), sentence, "warn bold",
-                          width, limit=3)  # fmt: skip
+        sign = glyphs.fresh if here.phase is Phase.READY else glyphs.warn
+        out += wrap_spans((f" {sign} ", "warn bold"), sentence, "warn bold", width, limit=3)
     elif left:
         sentence = f"{left}: stop them first; nothing is launched beside them, whatever is overridden."
         out += wrap_spans((f" {glyphs.warn} ", "warn bold"), sentence, "warn bold", width, limit=3)
