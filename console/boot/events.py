@@ -151,7 +151,7 @@ class EtaChanged:
     low_at: float | None = None
     high_at: float | None = None
     why: str = ""
-    stage: str = ""
+    stage: Stage | None = None
     stage_at: float | None = None
     in_time: bool | None = None
 

@@ -131,7 +131,7 @@ class BootState:
     eta_low_at: float | None = None
     eta_high_at: float | None = None
     eta_why: str = ""
-    eta_stage: str = ""
+    eta_stage: Stage | None = None
     eta_stage_at: float | None = None
     eta_in_time: bool | None = None
     stall_signs: tuple[str, ...] = ()

@@ -49,8 +49,8 @@ def expected(eta: EtaChanged, when: Callable[[float], str]) -> str:
         if eta.low_at is not None and eta.high_at is not None:
             text += f" \N{PLUS-MINUS SIGN} {max(1, round((eta.high_at - eta.low_at) / 120))} min"
         return text + verdict
-    if eta.stage_at is not None:
-        return f"{eta.stage} until about {when(eta.stage_at)}{verdict}, then {eta.why or 'not known'}"
+    if eta.stage is not None and eta.stage_at is not None:
+        return f"{eta.stage.word} until about {when(eta.stage_at)}{verdict}, then {eta.why or 'not known'}"
     return f"ready: {eta.why}{verdict}" if eta.why else ""
 
 

@@ -120,7 +120,7 @@ class ProgressTeller:
             _after(now, eta.low),
             _after(now, eta.high),
             eta.seconds.reason if isinstance(eta.seconds, Absent) else eta.basis,
-            stage=slowest.stage.word if slowest.stage is not None else "",
+            stage=slowest.stage,
             stage_at=_after(now, eta.stage_s),
             in_time=eta.meets_deadline,
         )

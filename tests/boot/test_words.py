@@ -58,7 +58,7 @@ def test_a_rank_out_of_sight_is_not_called_serving() -> None:
         (EtaChanged(1.0, 700.0, in_time=False), "ready about 700, past the deadline"),
         (EtaChanged(1.0, 700.0, 400.0, 1000.0), "ready about 700 ± 5 min"),
         (
-            EtaChanged(1.0, None, why="no earlier boot", stage="weights", stage_at=500.0),
+            EtaChanged(1.0, None, why="no earlier boot", stage=Stage.WEIGHTS, stage_at=500.0),
             "weights until about 500, then no earlier boot",
         ),
         (EtaChanged(1.0, None, why="no earlier boot"), "ready: no earlier boot"),

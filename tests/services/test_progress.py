@@ -40,7 +40,7 @@ def test_the_bar_and_earlier_boots_are_held_against_the_deadline(
 ) -> None:
     teller, state = loading(earlier, deadline_s)
     eta = teller.eta(state, 100.0)
-    assert eta is not None and (eta.stage, eta.stage_at) == ("weights", 400.0)
+    assert eta is not None and (eta.stage, eta.stage_at) == (Stage.WEIGHTS, 400.0)
     assert (eta.eta_at, eta.in_time) == (ready, in_time)
 
 
