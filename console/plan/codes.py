@@ -66,6 +66,10 @@ def _clean(text: str) -> str:
     return mask_text(clean_line(text, limit=1000))
 
 
+# What the end of the deployment that runs takes away: found before it, these do not stand against a restart.
+LIFTED_BY_A_STOP: Final = ("port-busy", "leftover-container", "engine-running", "memory-exhausted", "shm-full")
+
+
 def unique(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
     """Findings without repetitions, the worst first, otherwise in the order found."""
     order = {BLOCK: 0, WARN: 1, INFO: 2}

@@ -11,6 +11,7 @@ from console.base.secrets import mask_text
 from console.base.text import clean_line, decode
 from console.boot.events import Event, StepChanged
 from console.cluster.model import Cluster
+from console.plan.codes import LIFTED_BY_A_STOP as LIFTED_BY_A_STOP
 from console.plan.model import Plan, RankPlan
 from console.services.census import Census, Found, take_census
 from console.services.scripts import MKDIR_FAILED, Fence, start_argv
@@ -36,10 +37,6 @@ class LaunchFailed(NightdeckError):
         partly = any(state == "started" for state, _ in results.values())
         self.exit_code = ExitCode.PARTLY if partly else ExitCode.FAILED
         self.nothing_started = all(state == "not_started" for state, _ in results.values())
-
-
-# What the end of the deployment that runs takes away: found before it, these do not stand against a restart.
-LIFTED_BY_A_STOP = ("port-busy", "leftover-container", "engine-running", "memory-exhausted", "shm-full")
 
 
 def refuse_blocks(plan: Plan, override: Sequence[str]) -> None:

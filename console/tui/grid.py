@@ -15,6 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.tui.paint import Paint
+from console.tui.plain_bars import fit_bars
 from console.tui.spans import Line
 
 
@@ -107,6 +108,7 @@ class Grid(ScrollView, can_focus=True):
 
     def set_paint(self, paint: Paint) -> None:
         self.paint = paint
+        fit_bars(self, paint)
         self.refresh()
 
     def set_content(self, header: Line, rows: Sequence[Row | LateRow]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from console.base.errors import NightdeckError
 from console.boot.state import GONE, BootState, Phase
+from console.plan.codes import LIFTED_BY_A_STOP
 from console.plan.model import Plan
 from console.recipe.model import Recipe
-from console.services.launch import LIFTED_BY_A_STOP
 from console.tui.boot_lines import phase_span
 from console.tui.check_table import check_lines
 from console.tui.figures import clock_span

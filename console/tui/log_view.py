@@ -24,6 +24,7 @@ from console.tui.log_paint import body, gutter, wrapped
 from console.tui.log_search import LogSearch, Stand
 from console.tui.log_store import Filter, LogStore
 from console.tui.paint import Paint
+from console.tui.plain_bars import fit_bars
 from console.tui.spans import Line, clip, line_width
 
 FLUSH_S: Final = 0.15  # 6-7 a second: the cost is the painting, not the lines
@@ -89,6 +90,7 @@ class LogView(ScrollView, can_focus=True):
 
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.paint, self.glyphs = paint, glyphs
+        fit_bars(self, paint)
         self._forget()
 
     def set_marks(self, marks: Mapping[tuple[int, int], Stage]) -> None:

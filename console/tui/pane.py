@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.tui.paint import Paint
+from console.tui.plain_bars import fit_bars
 from console.tui.spans import Line, clip
 
 
@@ -96,6 +97,7 @@ class Paper(ScrollView, can_focus=True):
 
     def set_paint(self, paint: Paint) -> None:
         self.paint = paint
+        fit_bars(self, paint)
         self.refresh()
 
     def set_lines(self, lines: Sequence[Line], *, top: bool = False) -> None:
