@@ -9,6 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+# The same examples every time, so that a failure is of the change at hand; a busy machine is no fault of the values.
+BUSY = (HealthCheck.too_slow,)
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=BUSY)
+settings.register_profile("fuzz", deadline=None, max_examples=3000, suppress_health_check=BUSY)
+FUZZ_FACTOR = 30  # for tests that say themselves how many examples they need
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "suite")
+settings.load_profile(PROFILE)
 
 SCRUBBED = (
     "NO_COLOR",
@@ -86,3 +95,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         value.mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv(name, str(value))
     yield folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if PROFILE != "fuzz":
+        return
+    usual = settings.get_profile("fuzz").max_examples
+    for item in items:
+        test = getattr(item, "function", None)
+        mine = getattr(test, "_hypothesis_internal_use_settings", None) if is_hypothesis_test(test) else None
+        if mine is not None and mine.max_examples != usual:
+            more = settings(mine, max_examples=mine.max_examples * FUZZ_FACTOR, derandomize=False, database=None)
+            test._hypothesis_internal_use_settings = more  # type: ignore[union-attr]

@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -91,7 +90,6 @@ class Lab:
     async def start(self) -> None:
         """Everything up and every file written; lab.json, which says so, comes last."""
         _raise_file_limit()
-        _watch_children_by_descriptor()
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "lab.json").unlink(missing_ok=True)
         await self._shims.start()
@@ -267,11 +265,3 @@ def _raise_file_limit() -> None:
     wanted = hard if hard != resource.RLIM_INFINITY else 65_536
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 65_536), hard))
-
-
-def _watch_children_by_descriptor() -> None:
-    """Before Python 3.12 asyncio starts a thread per child; with a hundred probes that is a hundred threads."""
-    if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
-        watcher = asyncio.PidfdChildWatcher()
-        watcher.attach_loop(asyncio.get_running_loop())
-        asyncio.set_child_watcher(watcher)

@@ -73,6 +73,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
+    _watch_children_by_descriptor()
     lab = Lab(config)
     parent: asyncio.Task[None] | None = None
     try:
@@ -96,6 +97,15 @@ async def serve(
         if registered:
             unregister()
         await lab.close()
+
+
+def _watch_children_by_descriptor() -> None:
+    """Before Python 3.12 asyncio starts a thread per child; with a hundred probes that is a hundred threads. Of the
+    whole process, so for a lab that has one of its own."""
+    if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
+        watcher = asyncio.PidfdChildWatcher()
+        watcher.attach_loop(asyncio.get_running_loop())
+        asyncio.set_child_watcher(watcher)
 
 
 def in_words(lab: Lab, *, registered: bool) -> str:

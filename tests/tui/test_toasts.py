@@ -40,7 +40,7 @@ async def test_few_stand_at_once_and_an_error_outlives_the_others() -> None:
 async def test_no_toast_covers_a_dialog(size: tuple[int, int]) -> None:
     async with deck(size=size, toasts=True) as d:
         d.app.notify("told before the dialog opened", markup=False, timeout=600)
-        d.hub.say("dgx8: the log could not be saved " + "x" * 200, "error")
+        d.app.notify("dgx8: the log could not be saved " + "x" * 200, severity="error", markup=False, timeout=600)
         await d.settle()
         for key in ("l", "s", "r", "p", "A", "question_mark", "n", "C", "q"):
             await d.press(key)
