@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
-from typing import ClassVar, Final
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -75,7 +75,9 @@ class LogPane(Pane):
         deployment = boot.deployment if boot is not None else None
         if (deployment, turn) != (self._deployment, self._turn):
             self._deployment, self._turn = deployment, turn
+            self._leave_off()
             self.view.restart()
+            self.draw()
         if boot is not None:
             marks = {(r.rank, c.line): c.stage for r in boot.ranks for c in r.cells if c.line is not None}
             self.view.set_marks(marks)
@@ -194,12 +196,9 @@ class LogPane(Pane):
 
     def _when_found(self, then: Callable[[], None]) -> None:
         """Look at what is left of the lines, a slice at a time, then go on."""
-        if self._hunt is not None:
-            self._hunt.cancel()
-            self._hunt = None
+        self._leave_off()
         found = self.view.search
         if found is None or found.scan(SLICE_S):
-            self.searching = False
             then()
             self.draw()
             return
@@ -208,21 +207,36 @@ class LogPane(Pane):
             while self.view.search is found and not found.scan(SLICE_S):  # noqa: ASYNC110  other work goes between two slices
                 await asyncio.sleep(0)
             if self.view.search is found:
-                self.searching = False
                 then()
-                self.draw()
+
+        self._hunt_on(rest)
+
+    def _hunt_on(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """The one search that goes on; however it ends, it is no longer said to go on."""
+
+        async def hunt() -> None:
+            try:
+                await work()
+            finally:
+                if self._hunt is asyncio.current_task():
+                    self._hunt, self.searching = None, False
+            self.draw()
 
         self.searching = True
-        self._hunt = asyncio.get_running_loop().create_task(rest())
+        self._hunt = asyncio.get_running_loop().create_task(hunt())
         self.draw()
+
+    def _leave_off(self) -> None:
+        if self._hunt is not None:
+            self._hunt.cancel()
+        self._hunt, self.searching = None, False
 
     def _end_search(self, pattern: re.Pattern[str] | None = None) -> None:
         """Back to where it began, with the search of before, or with none."""
         found = self.view.search
         stand = found.stand if found is not None else self._stand
-        if self._hunt is not None:
-            self._hunt.cancel()
-        self.searching, self.wrapped = False, ""
+        self._leave_off()
+        self.wrapped = ""
         self.view.set_search(pattern, stand)
         if pattern is not None and self.view.search is not None:
             self.view.search.scan(SLICE_S)
@@ -247,8 +261,7 @@ class LogPane(Pane):
                 self._end_search()
 
     def on_unmount(self) -> None:
-        if self._hunt is not None:
-            self._hunt.cancel()
+        self._leave_off()
 
     # -- actions ---------------------------------------------------------------------------------------------
 
@@ -301,8 +314,7 @@ class LogPane(Pane):
         self._look(lambda line: self.view.is_stage(line.rank, line.index), step, "no line that opened a stage is held")
 
     def _look(self, wanted: Callable[[LogLine], bool], step: int, nothing: str) -> None:
-        if self._hunt is not None:
-            self._hunt.cancel()
+        self._leave_off()
         view = self.view
         if not view.store.rows:
             self.notify("no lines yet", markup=False)
@@ -310,8 +322,7 @@ class LogPane(Pane):
         start = view.start_row(step) % view.store.rows
         rows = view.store.search(wanted, start, step)
         if not self._advance(rows, nothing, start, step):
-            self.searching = True
-            self._hunt = asyncio.get_running_loop().create_task(self._go_on(rows, nothing, start, step))
+            self._hunt_on(lambda: self._go_on(rows, nothing, start, step))
 
     def _advance(self, rows: Iterator[int], nothing: str, start: int, step: int) -> bool:
         """One slice of a search from row `start`; True when it ended."""
@@ -323,13 +334,11 @@ class LogPane(Pane):
             self.view.show_row(row)
         else:
             return False
-        self.searching = False
         return True
 
     async def _go_on(self, rows: Iterator[int], nothing: str, start: int, step: int) -> None:
         while not self._advance(rows, nothing, start, step):  # noqa: ASYNC110  as above
             await asyncio.sleep(0)
-        self.draw()
 
     def jump(self, rank: int, index: int) -> None:
         """Show a line of a rank's own log; a filter that hides it is taken off."""

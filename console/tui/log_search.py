@@ -47,15 +47,20 @@ class LogSearch:
         self._trim()
         return len(self._found)
 
+    def _refit(self) -> None:
+        """Another filter: what is shown is another log, and what was found in the one before counts no more."""
+        if self._filter is not self._store.filter:
+            self._filter, self._found, self._next = self._store.filter, [], self._store.base
+
     def _trim(self) -> None:
+        self._refit()
         if self._found and self._found[0] < self._store.base:
             del self._found[: bisect_left(self._found, self._store.base)]
 
     def scan(self, budget_s: float) -> bool:
         """Go on for at most `budget_s`; True when every line that is held was looked at."""
         store = self._store
-        if self._filter is not store.filter:  # another filter: what is shown is another log
-            self._filter, self._found, self._next = store.filter, [], store.base
+        self._refit()
         until = perf_counter() + budget_s
         search, wants, every = self.pattern.search, store.filter.wants, store.filter.passes_all
         at = max(self._next, store.base)

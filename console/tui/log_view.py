@@ -131,13 +131,14 @@ class LogView(ScrollView, can_focus=True):
             gone += self.store.append(batch.lines)
             if perf_counter() > until:
                 break
-        if self.search is not None and added:
+        looked = self.search is not None and not self.search.complete
+        if self.search is not None and looked:
             self.search.scan(SCAN_S)
         was = self.store.rows
         if self.store.scanning:
             self.store.scan(SCAN_S)
         grew = added if self.store.filter.passes_all else self.store.rows - was
-        if not (added or gone or grew or counters != (self.missing, self.store.dropped)):
+        if not (added or gone or grew or looked or counters != (self.missing, self.store.dropped)):
             return
         if not self.follow:
             self.new += max(0, grew)
@@ -301,6 +302,8 @@ class LogView(ScrollView, can_focus=True):
         top = self.store.number(self.top_row) if 0 <= self.top_row < self.store.rows else self.store.base
         self.store.set_filter(wanted)
         self.store.scan(SCAN_S)
+        if self.search is not None:
+            self.search.scan(SCAN_S)
         self.new = 0
         self._settle()
         if not self.follow:

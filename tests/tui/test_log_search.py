@@ -11,7 +11,7 @@ from console.tui.log_search import LogSearch, Stand
 from console.tui.log_store import LogStore, read_filter
 from tests.tui.conftest import SIZES, deck
 from tests.tui.fake_hub import FakeHub
-from tests.tui.fake_values import T0
+from tests.tui.fake_values import T0, booting
 
 
 def lines(count: int, *, every: int = 100, start: int = 0) -> list[LogLine]:
@@ -152,3 +152,70 @@ async def test_a_long_log_is_searched_in_slices_and_ends_with_the_whole_count() 
             await d.pilot.pause(0.01)
         await d.pilot.pause()
         assert view.match == 59_900 and "600/600" in d.text()
+
+
+async def test_a_filter_on_a_quiet_log_is_searched_to_its_end_and_no_old_count_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub = FakeHub()
+    hub.lines = lines(1000)
+    async with deck(hub=hub) as d:
+        d.main.choose_pane("logs")
+        view = d.main.logs.view
+        await d.press("slash", *"needle", "enter")
+        assert "10/10" in d.text() and view.search is not None
+        monkeypatch.setattr("console.tui.log_view.SCAN_S", 0.0)  # one slice at a time, as on a long log
+        view.set_filter(read_filter("r4"))
+        assert view.search.count < 5 and not view.search.complete
+        for _ in range(10):
+            view.flush()  # and not a line came
+        await d.pilot.pause()
+        assert view.search.complete and "5/5" in d.text()  # 100, 300, … 900 are rank 4's
+
+
+def test_what_was_found_under_another_filter_counts_no_more() -> None:
+    store = LogStore()
+    store.append(lines(1000))
+    found = LogSearch(store, re.compile("needle"), Stand(0, 10, False))
+    found.scan(9.0)
+    store.set_filter(read_filter("r4"))
+    assert (found.count, found.place(300), found.words(300)) == (0, 0, "…")
+
+
+@pytest.mark.parametrize("by", ["another boot", "the view itself"])
+async def test_a_search_that_another_log_overtakes_is_not_said_to_go_on(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = FakeHub()
+    hub.lines = lines(1000)
+    async with deck(hub=hub) as d:
+        d.main.choose_pane("logs")
+        pane = d.main.logs
+        with monkeypatch.context() as slow:
+            slow.setattr(LogSearch, "scan", lambda self, budget_s: False)  # a log without end
+            await d.press("slash", *"needle")
+            assert pane.searching and "searching" in d.text()
+            if by == "another boot":
+                d.hub.set_boot(booting(d.hub.now(), number=12))
+                await d.settle()
+            else:
+                pane.view.restart()
+            await d.pilot.pause()
+            assert not pane.searching and "searching" not in d.text()
+        for _ in range(10):
+            pane.view.flush()
+        assert pane.view.search is not None and (pane.view.search.complete, pane.view.search.count) == (True, 10)
+
+
+async def test_a_look_for_an_error_ends_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = FakeHub()
+    hub.lines = lines(1000)
+    async with deck(hub=hub) as d:
+        d.main.choose_pane("logs")
+        pane = d.main.logs
+        monkeypatch.setattr(LogStore, "search", lambda *_: iter(lambda: -1, 0))
+        pane.next_error(1)
+        assert pane.searching
+        d.hub.set_boot(booting(d.hub.now(), number=12))
+        await d.settle()
+        assert not pane.searching
