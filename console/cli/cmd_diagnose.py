@@ -25,8 +25,12 @@ _WORDS = {
 
 def run(args: argparse.Namespace, world: World, out: Out) -> int:
     found = find_evidence(list(args.files))
-    logs = [(log.name, log.rank, _opener(log)) for log in found.logs]
+    cut: list[str] = []
+    logs = [(log.name, log.rank, _opener(log, cut.append)) for log in found.logs]
     diagnosis = diagnose(logs, found.states, found.kernel, found.guard)
+    cut = list(dict.fromkeys(cut))
+    for why in cut:
+        out.say(f"warning: {why}")
     if out.as_json:
         out.data(
             {
@@ -34,6 +38,7 @@ def run(args: argparse.Namespace, world: World, out: Out) -> int:
                 "verdict": str(diagnosis.verdict),
                 "cause": cause_json(diagnosis.cause),
                 "others": [cause_json(c) for c in diagnosis.others],
+                "cut": cut,
             }
         )
     else:
@@ -41,8 +46,8 @@ def run(args: argparse.Namespace, world: World, out: Out) -> int:
     return ExitCode.DONE if diagnosis.verdict.good else ExitCode.FAILED
 
 
-def _opener(log: LogFile) -> Callable[[], Iterable[bytes]]:
-    return lambda: stream(log, sys.stdin.buffer)
+def _opener(log: LogFile, cut: Callable[[str], None]) -> Callable[[], Iterable[bytes]]:
+    return lambda: stream(log, sys.stdin.buffer, cut)
 
 
 def _tell(diagnosis: Diagnosis, out: Out) -> None:

@@ -257,9 +257,9 @@ def _whole(key: str, value: Any) -> Any:
 
 
 def _as_begun(args: argparse.Namespace, begun: Mapping[str, Any]) -> None:
-    """A night that is gone on with is on the cluster that it was begun on, unless another is named now."""
-    if not _options(args):
-        for key, _ in OPTIONS:
+    """A night that is gone on with has the options that it was begun with, but those that are named now."""
+    for key, _ in OPTIONS:
+        if getattr(args, key) is None:
             setattr(args, key, begun.get(key))
 
 

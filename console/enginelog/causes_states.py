@@ -76,10 +76,16 @@ def _ended_at(where: RankEvidence) -> float | None:
     return where.container.finished_at if isinstance(where.container, ContainerState) else None
 
 
-def _of_words(
-    where: RankEvidence, text: str, moment: float | None, stage: str, kinds: frozenset[Kind] = _CAUSES
-) -> Finding | None:
+def _of_words(where: RankEvidence, text: str, moment: float | None, stage: str) -> Finding | None:
     """The most telling signature among some lines of another program's output, of what is not over by its end."""
+    found = _most_telling(where, text, moment, stage, _CAUSES)
+    return None if found is None else found[0]
+
+
+def _most_telling(
+    where: RankEvidence, text: str, moment: float | None, stage: str, kinds: frozenset[Kind]
+) -> tuple[Finding, Kind, str] | None:
+    """What `_of_words` says, of which kind it is, and the whole line that it is from."""
     known: list[tuple[Signature, dict[str, str], str]] = []
     for raw in text.splitlines()[:200]:
         line = clean_line(raw, limit=2000)
@@ -94,7 +100,7 @@ def _of_words(
     best, values, line = max(known, key=lambda k: k[0].weight)
     weight, cls, sentence = best.weight, best.cls, filled(best.sentence, values)
     action = filled(best.action, values) if "{" in best.action else best.action
-    return state_finding(
+    made = state_finding(
         where,
         cls,
         sentence,
@@ -105,6 +111,7 @@ def _of_words(
         evidence=(line[:_SHOWN],),
         stage=stage,
     )
+    return made, best.kind, line
 
 
 def _of_launch(where: RankEvidence) -> list[Finding]:
@@ -137,14 +144,14 @@ def _of_launch(where: RankEvidence) -> list[Finding]:
 
 
 def _of_kernel(where: RankEvidence) -> list[Finding]:
-    found = _of_words(where, "\n".join(where.kernel), _ended_at(where), "", _OF_KERNEL)
-    if found is None:
+    telling = _most_telling(where, "\n".join(where.kernel), _ended_at(where), "", _OF_KERNEL)
+    if telling is None:
         return []
+    found, kind, line = telling
     # What the kernel wrote may be about another process: it counts where the rank is gone, and not another by name.
     # That a CPU or a file server stood still for a while is a note, whoever ended.
-    proof = matches(found.evidence[0])[0][0].kind is Kind.CAUSE
-    gone = isinstance(where.container, ContainerState) and where.container.ended and proof
-    victim = _OOM_VICTIM.search(found.evidence[0])
+    gone = isinstance(where.container, ContainerState) and where.container.ended and kind is Kind.CAUSE
+    victim = _OOM_VICTIM.search(line)
     ours = victim is None or _ENGINE_PROCESS.match(victim[1]) is not None
     if gone and ours:
         return [found]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -44,7 +45,7 @@ class LogReader:
         self.name = name
         self.rank = rank
         self._world = world_size
-        self._logs: dict[bytes, tuple[RankLog, CauseCollector, list[int]]] = {}
+        self._logs: dict[bytes, tuple[RankLog, CauseCollector, array[int]]] = {}
         self._held = b""
         self._decided = False
         self._parting: Parting | None = None
@@ -148,7 +149,7 @@ class LogReader:
         entry = self._logs.get(name)
         if entry is None:
             own = self.rank if self.rank is not None else says_rank(name)
-            entry = self._logs[name] = (RankLog(own, self._world), CauseCollector(own), [])
+            entry = self._logs[name] = (RankLog(own, self._world), CauseCollector(own), array("Q"))
         log, collector, lines = entry
         lines.extend(places)
         records: list[Record] = log.feed(data)
@@ -169,7 +170,7 @@ def _own_rank(log: RankLog) -> int | None:
     return None
 
 
-def _relined(where: RankEvidence, lines: list[int]) -> RankEvidence:
+def _relined(where: RankEvidence, lines: Sequence[int]) -> RankEvidence:
     """Lines as the whole stream counts them, not the rank's share of it."""
     trail = where.trail
     if trail is None:

@@ -16,6 +16,8 @@ _BAR: Final = re.compile(
     r"\[([\d:]{1,12})<([\d:?]{1,12}), {0,9}([\d.]{1,12}|\?)(s/[A-Za-z]{1,12}|[A-Za-z]{1,12}/s)"
 )
 _NO_RATE: Final = Absent("the bar has no rate yet")
+# A bar that says more than a month says nothing: its rate is near 0, or its line was damaged.
+_MOST_S: Final = 31 * 86400.0
 _SHARDS: Final = "checkpoint shards"
 _GIB: Final = 1 << 30
 _SEARCH_LIMIT: Final = 1024
@@ -67,7 +69,7 @@ def parse_bar(text: str) -> Bar | None:
         done=int(done),
         total=int(total),
         elapsed_s=_clock(elapsed) or 0.0,
-        remaining_s=left if left is not None else _NO_RATE,
+        remaining_s=left if left is not None and left <= _MOST_S else _NO_RATE,
         per_s=per_s,
     )
 

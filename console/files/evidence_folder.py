@@ -21,6 +21,8 @@ _STATES_LIMIT: Final = 16 << 20
 _GZIP: Final = b"\x1f\x8b"
 _BZIP2: Final = b"BZh"
 _XZ: Final = b"\xfd7zXZ\x00"
+# What `xz -9` needs is 65 MiB; a stream may ask for gigabytes.
+_XZ_MEMORY: Final = 256 << 20
 # What no module of Python's own unpacks, and what does.
 _PACKED: Final = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
@@ -80,20 +82,21 @@ def rank_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def stream(log: LogFile, stdin: BinaryIO) -> Iterator[bytes]:
+def stream(log: LogFile, stdin: BinaryIO, cut: Callable[[str], None] = lambda _why: None) -> Iterator[bytes]:
     """Pieces of a log, unpacked where it is gzip, bzip2 or xz. Memory stays bounded whatever its length. Raises
-    FileError, for a log that is packed otherwise too."""
+    FileError, for a log that is packed otherwise too. cut: told where a packed log is damaged or ends before its end;
+    what could be unpacked was given."""
     if log.path is None:
-        yield from _pieces(stdin, log.name)
+        yield from _pieces(stdin, log.name, cut)
         return
     try:
         with log.path.open("rb") as file:
-            yield from _pieces(file, log.name)
+            yield from _pieces(file, log.name, cut)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror or error}", file=log.name) from error
 
 
-def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+def _pieces(file: BinaryIO, name: str, cut: Callable[[str], None]) -> Iterator[bytes]:
     first = file.read(_CHUNK)
     for magic, (kind, command) in _PACKED.items():
         if first.startswith(magic):
@@ -101,33 +104,13 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
                 f"compressed with {kind}: unpack it first (`{command} {name} | nightdeck diagnose -`)", file=name
             )
     _no_archive(first, name)
-    if first.startswith((_BZIP2, _XZ)):
-        yield from _unpacked(file, first, name)
-        return
-    if not first.startswith(_GZIP):
-        while first:
-            yield first
-            first = file.read(_CHUNK)
-        return
-    unpack = zlib.decompressobj(wbits=31)
-    data = first
-    while data:
-        try:
-            piece = unpack.decompress(data, _CHUNK)
-        except zlib.error as error:
-            raise FileError(f"a gzip file that is damaged: {error}", file=name) from error
-        if piece:
-            if data is first:
-                _no_archive(piece, name)
-            yield piece
-        data = unpack.unconsumed_tail
-        if unpack.eof:
-            # Rotated logs are often several members, one after the other; what is no member any more is padding.
-            data = unpack.unused_data or file.read(_CHUNK)
-            unpack = zlib.decompressobj(wbits=31)
-            if not data.startswith(_GZIP[: len(data)]):
-                return
-        data = data or file.read(_CHUNK)
+    for magic, (kind, new) in _UNPACKERS.items():
+        if first.startswith(magic):
+            yield from _unpacked(file, first, name, kind, new, cut)
+            return
+    while first:
+        yield first
+        first = file.read(_CHUNK)
 
 
 def _no_archive(first: bytes, name: str) -> None:
@@ -135,26 +118,74 @@ def _no_archive(first: bytes, name: str) -> None:
         raise FileError(f"a tar archive: unpack it first (`tar -xf {name}`), and give the folder", file=name)
 
 
-def _unpacked(file: BinaryIO, data: bytes, name: str) -> Iterator[bytes]:
-    """bzip2 or xz, of one or many streams."""
-    new: Callable[[], BZ2Decompressor | LZMADecompressor]
-    new, kind = (BZ2Decompressor, "bzip2") if data.startswith(_BZIP2) else (LZMADecompressor, "xz")
+class _Gzip:
+    """zlib's way of unpacking, in the words of the other two."""
+
+    def __init__(self) -> None:
+        self._unpack = zlib.decompressobj(wbits=31)
+        self._held = b""
+
+    @property
+    def eof(self) -> bool:
+        return self._unpack.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._held and not self.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._unpack.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        piece = self._unpack.decompress(self._held + data, max_length)
+        self._held = self._unpack.unconsumed_tail
+        return piece
+
+
+_UNPACKERS: Final[dict[bytes, tuple[str, Callable[[], Any]]]] = {
+    _GZIP: ("gzip", _Gzip),
+    _BZIP2: ("bzip2", BZ2Decompressor),
+    _XZ: ("xz", lambda: LZMADecompressor(memlimit=_XZ_MEMORY)),
+}
+
+
+def _unpacked(
+    file: BinaryIO, data: bytes, name: str, kind: str, new: Callable[[], Any], cut: Callable[[str], None]
+) -> Iterator[bytes]:
+    """One or many streams, one after the other, as rotated logs are; padding between them is passed over."""
+    magic = next(m for m, (k, _) in _UNPACKERS.items() if k == kind)
     unpack = new()
-    while data or not unpack.needs_input:
+    given = False
+    while True:
         try:
             piece = unpack.decompress(data, _CHUNK)
-        except (OSError, LZMAError) as error:
-            raise FileError(f"a {kind} file that is damaged: {error}", file=name) from error
+        except (OSError, LZMAError, zlib.error) as error:
+            if not given:
+                raise FileError(f"a {kind} file that is damaged: {error}", file=name) from error
+            cut(f"{name}: a {kind} file that is damaged ({error}): what follows is not read")
+            return
         if piece:
+            if not given:
+                _no_archive(piece, name)
+            given = True
             yield piece
         data = b""
         if unpack.eof:
-            data = unpack.unused_data or file.read(_CHUNK)
-            unpack = new()
-            if not data.startswith((_BZIP2, _XZ)):
+            data = unpack.unused_data.lstrip(b"\0")
+            while not data and (more := file.read(_CHUNK)):
+                data = more.lstrip(b"\0")
+            if not data:
                 return
+            if not data.startswith(magic[: len(data)]):
+                cut(f"{name}: what follows the {kind} stream is not {kind}, and is not read")
+                return
+            unpack = new()
         elif unpack.needs_input:
             data = file.read(_CHUNK)
+            if not data:
+                cut(f"{name}: a {kind} file that ends before its end: the rest of the log is missing")
+                return
 
 
 def _folder(folder: Path) -> EvidenceFiles:

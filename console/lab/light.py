@@ -147,13 +147,13 @@ class LightProbe:
                     return
         except (ValueError, KeyError, AttributeError, TypeError):
             return  # an order of a newer console
-        self._changed = order["do"] != "census"
+        self._changed |= order["do"] != "census"
         self._poked.set()
 
     async def _events(self) -> None:
         async for entry in self._node.engine.events.follow(None, 0):
             event = json.loads(entry.data)
-            if self._label.partition("=")[0] in event["Actor"]["Attributes"]:
+            if self._label.partition("=")[0] in event.get("Actor", {}).get("Attributes", {}):
                 self._engine.told(event)
                 self._poked.set()
 

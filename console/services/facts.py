@@ -51,7 +51,8 @@ async def gather_facts(
     only: Sequence[str] = (),
     heard: Callable[[str], None] = lambda _node: None,
 ) -> Mapping[str, NodeFacts | Absent]:
-    """Facts by node name, within `timeout` seconds; a node that cannot be asked is Absent with the reason.
+    """Facts by node name, within `timeout` seconds, or three times that where a busy node's container engine is asked
+    once more (`node_facts`); a node that cannot be asked is Absent with the reason.
 
     images: references whose Ids are asked for. paths: where free space is asked for (`~` expands on the node), beside
     the container engine's root and the node's hf_cache. nodes: only these; wall: the console's clock, epoch seconds.
@@ -101,9 +102,14 @@ async def node_facts(
 
     try:
         facts = await told(1.0)
-        return await told(PATIENCE) if only_slow(facts) else facts
     except TransportError as error:
         return Absent(f"{error.trouble}: {error.what}")
+    if not only_slow(facts):
+        return facts
+    try:
+        return await told(PATIENCE)
+    except TransportError:
+        return facts  # all but the engine's answer is known by the first
 
 
 def only_slow(facts: NodeFacts | Absent) -> bool:

@@ -86,8 +86,16 @@ def age(seconds: Number) -> str:
 
 def hhmm(at: float) -> str:
     """Local wall time of an epoch second."""
-    return time.strftime("%H:%M", time.localtime(at))
+    return _local(at, "%H:%M")
 
 
 def hhmmss(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    return _local(at, "%H:%M:%S")
+
+
+def _local(at: float, form: str) -> str:
+    """n/a for what no calendar has: a log or a node may say any number."""
+    try:
+        return time.strftime(form, time.localtime(at))
+    except (ValueError, OverflowError, OSError):
+        return NA

@@ -46,7 +46,7 @@ def stop_lines(boot: BootState, now: float, width: int, glyphs: Glyphs, key: str
     console is called in the stop's `by`."""
     if not boot.stop_results and not any(s.name in STOP_STEPS for s in boot.steps):
         boot = replace(boot, stop_results=_seen(boot))
-    nodes = list(dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]))
+    nodes = [n for n in dict.fromkeys([*(r.node for r in boot.ranks), *boot.stop_results]) if n]
     over = boot.stop_result is not None
     lines = _outcome(boot, nodes, width, glyphs, key) if over else _progress(boot, nodes, now, width, glyphs, key, me)
     wide = min(20, max((width_of(safe(n)) for n in nodes), default=6))
@@ -115,7 +115,15 @@ def _outcome(boot: BootState, nodes: Sequence[str], width: int, glyphs: Glyphs, 
     count = f"{len(nodes)} nodes" if len(nodes) != 1 else "1 node"
     if boot.stop_result in CLEAN and not results:  # another console's: its end was seen on the nodes
         return [((f" {glyphs.done} stopped: nothing of it is left on {count}", "ok bold"),)]
-    if boot.stop_result in CLEAN or not (unknown or alive):
+    nowhere = [r.rank for r in boot.ranks if not r.node]
+    if nowhere and not (unknown or alive):
+        ranks = f"rank{'s' if len(nowhere) > 1 else ''} {', '.join(map(str, nowhere[:8]))}"
+        text = f"nothing of it runs on {count} that answered; where {ranks} ran was never seen, and nobody was asked"
+        return [
+            *wrap_spans((f" {glyphs.warn} ", "warn bold"), text, "warn bold", width - 1, limit=3),
+            *_kept(boot, width),
+        ]
+    if not (unknown or alive):
         text = f" {glyphs.done} stopped: every node was asked, and nothing of it runs on {count}"
         return [((text, "ok bold"),), *_kept(boot, width)]
     parts = [f"stopped on {len(clean)} of {len(nodes)}" if clean else f"not stopped on any of {count}"]

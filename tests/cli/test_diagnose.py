@@ -71,6 +71,32 @@ def test_a_packed_log_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) ->
         run(tmp_path / "cut.log")
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_log_that_is_cut_is_read_as_far_as_it_goes_and_said_to_be_cut(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    raw = os.urandom(600_000).hex().encode()
+    told: list[str] = []
+
+    def unpacked(data: bytes) -> bytes:
+        told.clear()
+        (tmp_path / "rank0.log").write_bytes(data)
+        return b"".join(stream(LogFile("rank0.log", tmp_path / "rank0.log"), io.BytesIO(), told.append))
+
+    whole = pack(raw)
+    assert unpacked(whole) == raw and told == []
+    assert raw.startswith(unpacked(whole[:-9])) and "rank0.log" in told[0] and "ends before its end" in told[0]
+    assert unpacked(whole + b"\0" * 512 + whole) == raw + raw and told == []
+    assert unpacked(whole + b"more") == raw and "is not read" in told[0]
+
+
+def test_a_stream_that_asks_for_gigabytes_gets_none(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 30}]
+    (tmp_path / "a.xz").write_bytes(lzma.compress(b"x", filters=filters))
+    with pytest.raises(FileError, match="damaged"):
+        run(tmp_path / "a.xz")
+
+
 @pytest.mark.parametrize(
     ("begins", "words"),
     [(b"\x28\xb5\x2f\xfd", "zstd -dc"), (b"PK\x03\x04", "unzip -p"), (b"\x04\x22\x4d\x18", "lz4 -dc")],

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from console.cli import cmd_night
 from console.cli.night_unit import cron_line, how_to, unit_text
+from console.cli.parser import build_parser
 from tests.cli.conftest import Ran
 
 ODD = {"NIGHTDECK_STATE_DIR": '/srv/50 %/$HOME "x"', "USER": "ann", "PATH": "/bin"}
@@ -46,3 +48,9 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "--user", "verify", str(file)], capture_output=True, text=True)
     said = [line for line in done.stderr.splitlines() if file.name in line]
     assert said == [], done.stderr
+
+
+def test_an_option_that_is_named_now_takes_the_place_of_that_one_alone() -> None:
+    args = build_parser().parse_args(["--recipes", "/elsewhere", "night", "resume"])
+    cmd_night._as_begun(args, {"cluster": "/etc/prod/cluster.toml", "recipes": "/there", "lab_nodes": 3})
+    assert (args.cluster, args.recipes, args.lab_nodes, args.speed) == ("/etc/prod/cluster.toml", "/elsewhere", 3, None)

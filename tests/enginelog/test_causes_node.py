@@ -34,6 +34,16 @@ def test_a_server_that_answers_again_is_not_worth_a_word() -> None:
     assert [c.evidence for c in boot.diagnosis().others] == [(OTHER,)]
 
 
+@pytest.mark.parametrize("before", [0, 390, 450, 4000])
+def test_what_is_telling_may_stand_far_behind_in_its_line(before: int) -> None:
+    boot = Boot().loading().end(1, 137, "01:53:00")
+    killed = "Out of memory: Killed process 30123 (VLLM::Worker) total-vm:1kB, anon-rss:2kB, oom_score_adj:0"
+    boot.ranks[1]["kernel"] = [f"{'x' * before} {killed}"]
+    cause = boot.diagnosis().cause
+    assert cause is not None and cause.rank == 1
+    assert (cause.cls == "host_oom") is (before < 2000)
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [

@@ -13,7 +13,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.model import Node
 from console.probe import facts_ground
 from console.services.facts import node_facts
-from console.transport.base import Completed
+from console.transport.base import Completed, TransportError, Trouble
 from tests.services.fakes import FakeLink
 
 NODE = Node("dgx1", "dgx1")
@@ -45,6 +45,18 @@ async def asked(*answers: Completed) -> tuple[NodeFacts, list[float]]:
 async def test_slow_is_not_dead() -> None:
     facts, limits = await asked(says({"why": SLOW}), says({"v": "28.1.1"}))
     assert facts.container_version == "28.1.1" and limits == [8.0, 16.0]
+
+
+async def test_the_first_answer_holds_where_the_second_does_not_come() -> None:
+    left = [says({"why": SLOW})]
+
+    def answer(argv: Sequence[str]) -> Completed:
+        if left:
+            return left.pop(0)
+        raise TransportError(Trouble.LOST, "the connection broke", node="dgx1")
+
+    facts = await node_facts(FakeLink("dgx1", answer), NODE, timeout=20.0)
+    assert isinstance(facts, NodeFacts) and facts.container_version == Absent(SLOW)
 
 
 async def test_it_is_asked_no_third_time_and_says_how_long_it_was_waited_for() -> None:

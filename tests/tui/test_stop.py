@@ -81,6 +81,18 @@ def test_the_outcome_and_the_advice_fit_the_pane(size: tuple[int, int]) -> None:
     assert len(stop_lines(ended(), NOW + 20, size[0], UNICODE, "s")) <= size[1]
 
 
+def test_a_rank_whose_node_was_never_seen_is_not_told_as_asked() -> None:
+    boot = added(begun(), [StopSeen(NOW + 9, "dgx1", "stopped"), StopSeen(NOW + 9, "dgx3", "stopped")])
+    boot = replace(boot, ranks=(*boot.ranks[:7], replace(boot.ranks[7], node="")))
+    boot = added(replace(boot, stop_results={n: r for n, r in boot.stop_results.items() if n != "dgx8"}), [
+        StopEnded(NOW + 15, "stopped")
+    ])  # fmt: skip
+    said = text(boot, NOW + 16)
+    assert "every node was asked" not in said and "7 nodes that answered" in said and "where rank 7 ran" in said
+    unheard = replace(boot, ranks=boot.ranks[:7], stop_results=dict(list(boot.stop_results.items())[1:]))
+    assert "every node was asked" not in text(unheard, NOW + 16)
+
+
 def test_a_node_that_comes_back_after_the_stop_tells_what_it_runs() -> None:
     boot = added(ended(), [NodeBack(NOW + 99, "dgx3"), ContainerSeen(NOW + 99, 2, "running")])
     assert "✗ answers again" in text(boot, NOW + 100) and "its container is running" in text(boot, NOW + 100)
