@@ -25,6 +25,13 @@ def bare(node: str, said: str) -> str:
     return rest[2:] if rest.startswith(": ") else rest[1:] if rest.startswith(" ") else said
 
 
+def phase_word(state: BootState) -> str:
+    """The phase; after a stop that not every node answered, "stopped" alone would lie, and "stopping" is over."""
+    if state.half_stopped:
+        return "partly stopped" if state.stop_result == "partly" else "stop failed"
+    return state.phase.value.replace("_", " ")
+
+
 def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
     """ "ranks 0, 2-7 fell because of it", or nothing."""
     rows = sorted(set(cause.victims) & set(ranks))

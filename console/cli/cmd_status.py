@@ -14,7 +14,7 @@ from console.boot.awaited import awaited
 from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
-from console.boot.words import expected_now, out_of_sight, stage_now
+from console.boot.words import expected_now, out_of_sight, phase_word, stage_now
 from console.cli.follow import tell_notices
 from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
@@ -122,13 +122,18 @@ def _cannot_say(view: NodeView) -> str:
 
 def _tell_boot(boot: BootState, now: float, out: Out) -> None:
     out.line(
-        f"boot {boot.number}  {boot.recipe}  {boot.phase}  {elapsed_text(boot, now)} of "
+        f"boot {boot.number}  {boot.recipe}  {phase_word(boot)}  {elapsed_text(boot, now)} of "
         f"{duration(boot.deadline_s)}  {boot.title}"
     )
     if boot.ready_at is not None:
         out.line(f"  ready     after {ready_text(ready_seconds(boot), ready_by(boot))}")
     if boot.ready_at is None and not boot.phase.over and (text := expected_now(boot, minute)):
         out.line(f"  expected  {text}")
+    if boot.half_stopped:
+        for node, (result, detail) in boot.stop_results.items():
+            if result not in ("stopped", "nothing"):
+                words = f"{result.replace('_', ' ')}{': ' + detail if detail else ''}"
+                out.line(f"  {node}: {words}; `nightdeck stop` asks again")
     if boot.failed_why:
         out.line(f"  failed    {boot.failed_why}")
     if boot.cause is not None:

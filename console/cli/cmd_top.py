@@ -16,6 +16,7 @@ from console.base.text import clean_line
 from console.base.units import duration
 from console.boot.figures import elapsed_text
 from console.boot.to_json import stamp
+from console.boot.words import phase_word
 from console.cli.cmd_status import SETTLE_S, node_cells, node_rows
 from console.cli.out import Out
 from console.cli.times import clock
@@ -165,7 +166,7 @@ def picture(snap: Snapshot, now: float, width: int = 1000, total: int | None = N
     boot = snap.boot
     if boot is not None:
         took = elapsed_text(boot, now)
-        lines += ["", f"boot {boot.number}  {boot.recipe}  {boot.phase}  {took} of {duration(boot.deadline_s)}"]
+        lines += ["", f"boot {boot.number}  {boot.recipe}  {phase_word(boot)}  {took} of {duration(boot.deadline_s)}"]
         figures = engine_line(boot.stats, now)
         if figures and not boot.phase.over:
             lines.append(f"engine: {figures}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from console.boot.events import Cause
 from console.boot.figures import elapsed_seconds, elapsed_text, ready_by, ready_seconds, ready_text, speed_text
 from console.boot.state import GONE, STATS_FRESH_S, BootState, Phase, Step
-from console.boot.words import expected_now, out_of_sight
+from console.boot.words import expected_now, out_of_sight, phase_word
 from console.services.hub import BootSummary
 from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
 from console.tui.glyphs import Glyphs, bar
@@ -42,10 +42,8 @@ def phase_span(boot: BootState, glyphs: Glyphs) -> Span:
         Phase.STOPPED: glyphs.waiting,
     }
     if boot.half_stopped:
-        # Not every node answered that nothing is left: "stopped" alone would lie, and "stopping" is over.
-        word = "partly stopped" if boot.stop_result == "partly" else "stop failed"
-        return f"{glyphs.warn} {word}", "bad bold"
-    return f"{signs[boot.phase]} {boot.phase.value.replace('_', ' ')}", f"{PHASE_ROLES[boot.phase]} bold"
+        return f"{glyphs.warn} {phase_word(boot)}", "bad bold"
+    return f"{signs[boot.phase]} {phase_word(boot)}", f"{PHASE_ROLES[boot.phase]} bold"
 
 
 def frontier(boot: BootState) -> str:

@@ -10,7 +10,7 @@ from console.boot.events import BootOpened, EtaChanged, RankRef
 from console.boot.reduce import opened, reduce
 from console.boot.state import BootState, Phase
 from console.boot.to_json import deployment_json
-from console.boot.words import expected_now, stage_now
+from console.boot.words import expected_now, phase_word, stage_now
 from console.enginelog.stages_model import Stage
 
 
@@ -67,3 +67,17 @@ def test_a_rank_out_of_sight_is_not_called_serving() -> None:
 )
 def test_the_expected_time_says_no_more_than_is_known(eta: EtaChanged, words: str) -> None:
     assert expected_now(reduce(serving(), eta), lambda at: f"{at:.0f}") == words
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"phase": Phase.SERVING_BAD}, "serving bad"),
+        ({"phase": Phase.STOPPING}, "stopping"),
+        ({"phase": Phase.STOPPING, "stop_result": "partly"}, "partly stopped"),
+        ({"phase": Phase.STOPPED, "stop_result": "stopped"}, "stopped"),
+        ({"phase": Phase.STOPPING, "stop_result": "failed"}, "stop failed"),
+    ],
+)
+def test_a_stop_that_not_all_answered_is_neither_over_nor_going_on(change: dict[str, object], word: str) -> None:
+    assert phase_word(replace(serving(), **change)) == word  # type: ignore[arg-type]
