@@ -21,7 +21,8 @@ class Windows:
         self.unseen_s = 0.0
 
     def add(self, node: str, at: float, values: Mapping[str, float]) -> dict[str, Any] | None:
-        """at: epoch seconds. values: what is known now, by name. Returns the window that this sample ended, if any."""
+        """at: epoch seconds of one clock for all nodes, the console's, as a node's own may be off by any amount.
+        values: what is known now, by name. Returns the window that this sample ended, if any."""
         available = values.get("mem_available")
         if available is not None:
             self._seen(at)

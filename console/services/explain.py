@@ -69,9 +69,8 @@ class NodeSigns:
         if known(available) and sample.part == "all":
             self._recent.append((sample.received_at, available))
             if self.lowest is None or available < self.lowest:
-                offset = sample.clock_offset_s
                 self.lowest = available
-                self.lowest_at = sample.wall - (0.0 if isinstance(offset, Absent) else offset)
+                self.lowest_at = sample.heard_at if known(sample.heard_at) else None
                 self.fall = _fell(self._recent)
         if known(sample.kernel):
             self.kernel = [*self.kernel, *(line.text for line in sample.kernel)][-_KERNEL_LINES:]

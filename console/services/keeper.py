@@ -150,13 +150,16 @@ class Keeper:
         self._do(lambda folder: folder.append_guard(rank, text))
 
     def sample(self, sample: Sample) -> None:
-        """A node's figures, into the lowest and highest of ten seconds."""
+        """A node's figures, into the lowest and highest of ten seconds of the console's time; one that does not say
+        when it was heard belongs to none of them."""
         values: dict[str, float] = {}
         for name, pick in METRICS.items():
             value = pick(sample)
             if not isinstance(value, Absent):
                 values[name] = float(value)
-        line = self._windows.add(sample.node, sample.wall, values)
+        if isinstance(sample.heard_at, Absent):
+            return
+        line = self._windows.add(sample.node, sample.heard_at, values)
         lows = [*self._windows.lowest.values(), *([self.lowest] if self.lowest is not None else [])]
         self.lowest = min(lows, default=None)
         if line is not None:

@@ -42,4 +42,5 @@ def window_sample(node: str, row: Mapping[str, Any], at: float, started: float) 
         gpus=(gpu,) if any(k.startswith("gpu_") for k in row) else _NOT_KEPT,
         guards=_NOT_KEPT,
         net=(NetRate("all", rx_bytes_s=pick("net_rx", 1), tx_bytes_s=pick("net_tx", 1)),),
+        heard_at=started + at,
     )

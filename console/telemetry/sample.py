@@ -299,8 +299,10 @@ Part = Literal["all", "containers"]
 class Sample:
     """One node at one moment. received_at: the console's monotonic clock, seconds: all ages come from it.
 
-    node_time/wall: the node's monotonic and wall clocks. clock_offset_s: node's wall clock less the console's,
-    the way of the frame included. rebooted: boot_id differs from the sample before. missed: frames lost before this.
+    heard_at: the same moment by the console's wall clock, epoch seconds: what is compared across nodes, or laid beside
+    what the console itself did, goes by it. node_time/wall: the node's monotonic and wall clocks; wall is 0.0 where the
+    node does not tell it, and clock_offset_s is absent then. clock_offset_s: node's wall clock less the console's, the
+    way of the frame included. rebooted: boot_id differs from the sample before. missed: frames lost before this.
     groups keep their last values when a frame does not carry them (part "containers": a death told at once)."""
 
     node: str
@@ -331,6 +333,7 @@ class Sample:
     guards: tuple[Guard, ...] | Absent = NOT_SAMPLED
     probe_cpu_s: Float = NOT_SAMPLED
     dropped_frames: Int = NOT_SAMPLED
+    heard_at: Float = NOT_SAMPLED
 
     @property
     def unified(self) -> bool:

@@ -81,6 +81,7 @@ class Sampler:
             clock_offset_s=NOT_SAMPLED if node_wall is None else node_wall - wall,
             rebooted=rebooted,
             missed=missed,
+            heard_at=wall,
             **fields,
         )
         return self._last
@@ -138,11 +139,11 @@ class Sampler:
         return containers(group, now, before, seconds)
 
 
-_CARRIED: Final = tuple(
-    name
-    for name in Sample.__dataclass_fields__
-    if name not in ("node", "seq", "received_at", "node_time", "wall", "part", "clock_offset_s", "rebooted", "missed")
+# Of each frame anew, also where it tells of containers alone.
+_OWN: Final = frozenset(
+    ["node", "seq", "received_at", "node_time", "wall", "part", "clock_offset_s", "rebooted", "missed", "heard_at"]
 )
+_CARRIED: Final = tuple(name for name in Sample.__dataclass_fields__ if name not in _OWN)
 
 
 def _why(host: Mapping[str, Any], key: str) -> str:

@@ -276,7 +276,8 @@ def _kernel(sample: Sample, width: int) -> list[Line]:
     lines: Sequence[Line] = ()
     if not sample.kernel:
         return [_row("kernel log", ("nothing of note", "dim"))]
-    boot_at = sample.wall - sample.uptime_s if known(sample.uptime_s) else None
+    heard_at, uptime = sample.heard_at, sample.uptime_s
+    boot_at = heard_at - uptime if known(heard_at) and known(uptime) else None
     out = list(lines)
     for i, line in enumerate(sample.kernel[-12:]):
         at = ""

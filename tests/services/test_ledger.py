@@ -28,7 +28,7 @@ from console.boot.events import (
     StopStarted,
 )
 from console.boot.reduce import opened, reduce
-from console.boot.summary import GONE_WHY
+from console.boot.summary import GONE_WHY, summary_of
 from console.boot.windows import Windows
 from console.files.archive import Marks, log_files, pack_logs, read_lines, read_log
 from console.files.boot_index import INDEX, BootIndex
@@ -37,7 +37,9 @@ from console.services.compare import compared
 from console.services.ledger import Ledger, replayed
 from console.services.retention import Limits, to_remove
 from console.telemetry.sample import Memory, Sample
+from console.telemetry.sampler import Sampler
 from tests.services import nights
+from tests.telemetry.test_sampler import frame
 
 T0 = 1_790_000_000.0
 OPENED = BootOpened(
@@ -292,7 +294,8 @@ def test_figures_of_the_engine_and_of_nodes_are_kept_sparsely(tmp_path: Path) ->
     keeper = ledger.keeper(OPENED.deployment, 1, "flash", now=T0)
     for n in range(50):
         keeper.event(StatsSeen(T0 + n, {"running": 1.0}))
-        keeper.sample(Sample("dgx1", n, float(n), float(n), T0 + n, memory=Memory(available_bytes=(50 - n) * 2**30)))
+        memory = Memory(available_bytes=(50 - n) * 2**30)
+        keeper.sample(Sample("dgx1", n, float(n), float(n), 4e9, memory=memory, heard_at=T0 + n))
     path = keeper.path
     ledger.close()
     assert path is not None and keeper.lowest == 2**30
@@ -300,6 +303,29 @@ def test_figures_of_the_engine_and_of_nodes_are_kept_sparsely(tmp_path: Path) ->
     assert [e["at"] - T0 for e in events] == [0, 10, 20, 30, 40]
     rows = list(read_lines(path / "telemetry.jsonl"))
     assert [r["n"] for r in rows] == [10, 10, 10, 10, 10]
+
+
+@pytest.mark.parametrize("off", [95.0, 4e9 - T0, -86400.0, None], ids=["ahead", "far ahead", "a day behind", "unknown"])
+def test_a_nodes_clock_makes_no_gap_and_hides_none(tmp_path: Path, off: float | None) -> None:
+    ledger = ledger_in(tmp_path)
+    keeper = ledger.keeper(OPENED.deployment, 1, "flash", now=T0)
+    samplers = {"dgx1": (Sampler("dgx1"), 0.0), "dgx2": (Sampler("dgx2"), off)}
+
+    def seen(*seconds: int) -> tuple[float, float, float]:
+        for second in seconds:
+            for sampler, ahead in samplers.values():
+                clock = None if ahead is None else T0 + second + ahead
+                one = frame(second, float(second), w=clock)
+                keeper.sample(sampler.step(one, received_at=float(second), wall=T0 + second))
+        row = summary_of(opened(OPENED), keeper.lowest, keeper._windows)
+        return row["memory_from"] - T0, row["memory_until"] - T0, row["memory_unseen_s"]
+
+    assert seen(*range(1, 120)) == (1.0, 119.0, 0.0)
+    assert seen(*range(719, 730)) == (1.0, 729.0, 600.0)
+    path = keeper.path
+    ledger.close()
+    assert path is not None
+    assert {row["at"] - T0 for row in read_lines(path / "telemetry.jsonl")} <= set(range(-10, 730))
 
 
 def test_names_of_boots(tmp_path: Path) -> None:

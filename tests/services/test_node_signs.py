@@ -19,6 +19,14 @@ def test_a_late_sample_does_not_move_the_nodes_clock() -> None:
     assert signs.offset == pytest.approx(1.98)
 
 
+@pytest.mark.parametrize("clock", [None, "soon", 4e9, 1000.0 - 86400.0, 1095.0])
+def test_the_moment_of_the_lowest_memory_is_the_consoles(clock: object) -> None:
+    signs = NodeSigns()
+    assert signs.lowest_at is None
+    signs.add(Sampler("dgx1").step(frame(1, 5.0, w=clock), received_at=5.0, wall=1_796_000_000.0))
+    assert signs.lowest_at == 1_796_000_000.0, "neither 1970 nor what a node's clock says"
+
+
 def gpu(clock: float, watts: float, util: float = 96.0) -> Gpu:
     return Gpu(0, "GB10", util_percent=util, clock_mhz=clock, power_w=watts)
 

@@ -41,6 +41,7 @@ def sample(i: int, *, used: float = 0.8, gpu: float | None = 96.0, fabric: float
         received_at=1000.0,
         node_time=5000.0,
         wall=T0,
+        heard_at=T0,
         memory=Memory(
             total_bytes=TOTAL,
             available_bytes=available,

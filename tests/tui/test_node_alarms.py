@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,14 +15,16 @@ from console.plan.codes import CODES
 from console.plan.model import MatrixRow
 from console.services.hub import Snapshot
 from console.telemetry.alarms import Alarm
-from console.telemetry.sample import Container, Containers, Guard, GuardTrip
+from console.telemetry.sample import Container, Containers, Guard, GuardTrip, KernelLine, Sample
 from console.telemetry.trend import Lowest
 from console.tui.alarm_lines import alert_line
 from console.tui.charts import Scale, area
 from console.tui.check_table import check_lines
+from console.tui.figures import hhmmss
 from console.tui.glyphs import UNICODE
 from console.tui.guards import guards_of
 from console.tui.node_charts import chart_lines
+from console.tui.node_lines import node_lines
 from console.tui.plan_lines import matrix_lines
 from console.tui.screens.node_page import NodePage
 from console.tui.spans import plain
@@ -37,6 +40,19 @@ ALARMS = (
 def test_a_chart_has_gaps_where_nothing_is_known_and_a_fixed_scale() -> None:
     rows = area([0.0, None, 50.0, 100.0, 900.0], Scale(0.0, 100.0), 2, UNICODE, "memory", ("100", "0"))
     assert [plain(row) for row in rows] == ["    100    ██", "      0 ▁ ███"]
+
+
+@pytest.mark.parametrize("clock", [0.0, 4e9], ids=["not told", "far ahead"])
+def test_a_kernel_line_stands_at_the_consoles_time_and_never_at_that_of_1970(clock: float) -> None:
+    view = views(1)[0]
+    assert isinstance(view.sample, Sample)
+    line = KernelLine(7, 5000.0 - 61.0, "NVRM: Xid (PCI:000f:01:00): 31")
+    sample = replace(view.sample, wall=clock, uptime_s=5000.0, kernel=(line,), heard_at=T0)
+    text = "\n".join(plain(row) for row in node_lines(replace(view, sample=sample), 120, UNICODE, now=T0))
+    assert f"{hhmmss(T0 - 61.0)} NVRM: Xid" in text
+    unknown = replace(sample, heard_at=Absent("not told"))
+    text = "\n".join(plain(row) for row in node_lines(replace(view, sample=unknown), 120, UNICODE, now=T0))
+    assert re.search(r"kernel log +NVRM: Xid", text)
 
 
 @pytest.mark.parametrize("size", SIZES)
