@@ -50,6 +50,7 @@ class Teller:
 
     def __init__(self, out: Out) -> None:
         self._out = out
+        out.go_beside()
         self._stages: dict[int, str] = {}
         self._mine: set[str] = set()
         self._told = ""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from console.cli.world import World
 
+# How long an end in error waits for a reader of what was printed before it.
+LAST_WORDS_S: Final = 2.0
 # Module and function: a command imports what it needs, and no other command's half of the house.
 ASYNC: Final[dict[str, str]] = {
     "plan": "cmd_plan.plan",
@@ -67,14 +69,16 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
     out = Out(as_json=args.json)
     try:
         code = int(_dispatch(args, make_world(args), out))
-        out.flush()
+        out.finish()
         return code
     except NightdeckError as error:
         from console.base.secrets import mask_text
 
+        _finish(out)
         out.say(f"nightdeck: {mask_text(str(error))}")
         return int(error.exit_code)
     except _interruptions():
+        _finish(out)
         out.say("nightdeck: interrupted")
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
@@ -84,6 +88,12 @@ def main(argv: list[str], make_world: Callable[[argparse.Namespace], World]) -> 
         _drop_output()
         out.say(f"nightdeck: {error}")
         return int(ExitCode.FAILED)
+
+
+def _finish(out: Out) -> None:
+    """What was printed before it ended; nobody is waited for long, and a pipe that is closed is no news any more."""
+    with contextlib.suppress(OSError):
+        out.finish(LAST_WORDS_S)
 
 
 def _interruptions() -> tuple[type[BaseException], ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from console.base.text import clean_line
+from console.cli.beside import Beside, descriptor_of
 
 # What JSON lets stand and a terminal obeys: DEL, C1 controls and marks that turn the direction of text.
 _STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -27,6 +28,20 @@ class Out:
         self._out = _stream(stdout if stdout is not None else sys.stdout, data=as_json)
         self._err = _stream(stderr if stderr is not None else sys.stderr, data=False)
         self.terminal = self._out.isatty()
+        self._beside: Beside | None = None
+
+    def go_beside(self) -> None:
+        """Write stdout by a thread from now on, for a command that watches while it prints."""
+        if self._beside is None and (descriptor := descriptor_of(self._out)) is not None:
+            self._beside = Beside(descriptor, self._lost, encoding=self._out.encoding or "utf-8")
+
+    def _lost(self, count: int) -> str:
+        if self.as_json:
+            return json.dumps({"event": "output_lost", "count": count}) + "\n"
+        return f"({count} lines are not shown: nobody read them)\n"
+
+    def _write(self, text: str) -> None:
+        (self._beside or self._out).write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
 
     def data(self, value: Mapping[str, Any], *, line: bool = False) -> None:
         """One JSON object: indented, or on one line where many follow each other."""
@@ -36,15 +51,23 @@ class Out:
         except ValueError:  # a figure that is not finite is none, and JSON has no word for it
             text = json.dumps(_finite(value), ensure_ascii=False, indent=indent, default=str)
         text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        self._out.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
-        self._out.flush()
+        self._write(text)
+        self.flush()
 
     def line(self, text: str = "") -> None:
         """A line of the result, on stdout."""
-        self._out.write(clean_line(text, limit=20_000).encode("utf-8", "replace").decode("utf-8") + "\n")
+        self._write(clean_line(text, limit=20_000))
 
     def flush(self) -> None:
-        self._out.flush()
+        if self._beside is None:
+            self._out.flush()
+
+    def finish(self, timeout: float | None = None) -> None:
+        """Until all is written; at most `timeout` seconds where somebody may have stopped reading."""
+        if self._beside is None:
+            self._out.flush()
+        else:
+            self._beside.drain(timeout)
 
     def say(self, text: str) -> None:
         """A message about the work, on stderr; several lines stay several. Where stderr is full, nobody hears it."""

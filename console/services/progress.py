@@ -16,7 +16,9 @@ from console.enginelog.stats import EngineStats
 from console.services.stalls import JUDGE_EVERY_S, StallWatch
 from console.telemetry.sample import Sample
 
+# News of an expected time: seconds, and the share of what is left, below which a progress bar only trembles.
 _ETA_MOVES_S = 2.0
+_ETA_MOVES = 0.03
 # That a rank wrote more lines, and nothing else, is news for the eye alone.
 _LINES_EVERY_S = 1.0
 _OLD_S = 60.0
@@ -125,7 +127,7 @@ class ProgressTeller:
             in_time=eta.meets_deadline,
         )
         said = (state.eta_why, state.eta_stage, state.eta_in_time)
-        moved = _moved(event.eta_at, state.eta_at) or _moved(event.stage_at, state.eta_stage_at)
+        moved = _moved(now, event.eta_at, state.eta_at) or _moved(now, event.stage_at, state.eta_stage_at)
         return event if moved or (event.why, event.stage, event.in_time) != said else None
 
     def stall(self, state: BootState, wall: float, monotonic: float) -> Stalled | None:
@@ -150,5 +152,7 @@ def _after(now: float, seconds: float | Absent) -> float | None:
     return None if isinstance(seconds, Absent) else now + seconds
 
 
-def _moved(new: float | None, old: float | None) -> bool:
-    return (new is None) != (old is None) or abs((new or 0.0) - (old or 0.0)) > _ETA_MOVES_S
+def _moved(now: float, new: float | None, old: float | None) -> bool:
+    if new is None or old is None:
+        return new is not old
+    return abs(new - old) > max(_ETA_MOVES_S, _ETA_MOVES * (new - now))
