@@ -3,8 +3,9 @@
 Format, version 2. Any gunzip makes JSON lines of it. The first line is the header, an object: `kind`, `v`, and what the
 writer gives. Every other line is a row: [seconds since the start, kind, ...]. A member's gzip header has an extra field
 `ND` of four bytes, little-endian: the member's whole length, 0 while it is being written. Each member after the first
-begins with a row of kind `checkpoint`, so reading may begin at any member. Version 1 is one member, without the field
-and without checkpoints; it is read from its start. A crash at any byte leaves whole lines up to the last flush.
+begins with one or more rows of kind `checkpoint`, so reading may begin at any member. Version 1 is one member, without
+the field and without checkpoints; it is read from its start. A crash at any byte leaves whole lines up to the last
+flush. A line of more than 8 MiB is none of ours: the reader leaves it out and goes on after it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _TAIL: Final = struct.Struct("<II")
 _SIZE_AT: Final = _HEAD.size - 4
 _ANY: Final = 47  # zlib's wbits for gzip or zlib, told by the header
 _CHECKPOINT: Final = re.compile(rb'\[(\d{1,12}(?:\.\d{1,6})?),"checkpoint",')
+_AT_ONCE: Final = 1 << 20  # plain bytes of one step of the inflating
 _FIRST: Final = 4096  # bytes of a member that hold its first row's time
 Told = Callable[[str], None]
 
@@ -59,7 +61,7 @@ class RecordingWriter:
 
     def _begin(self, now: float) -> None:
         self._zip = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self._crc, self._plain, self._began = 0, 0, now
+        self._crc, self._plain, self._rows, self._began = 0, 0, 0, now
         self._at = self._file.tell()
         self._file.write(_HEAD.pack(_MAGIC, 0, 0, 255, 8, b"ND", 4, 0))
 
@@ -68,24 +70,26 @@ class RecordingWriter:
         if self.lines <= 1:
             self._began = now
             return False
-        return now - self._began >= MEMBER_S or self._plain >= MEMBER_BYTES
+        return now - self._began >= MEMBER_S or self._rows >= MEMBER_BYTES
 
     def checkpoint(self, row: object, now: float) -> None:
-        """End the member and begin another with this row. Raises DiskError."""
+        """End the member and begin another with this row; more of the checkpoint by `write`. Raises DiskError."""
         try:
             self._end()
             self._begin(now)
         except OSError as error:
             raise trouble("cannot be written", self.path, error) from error
         self._flushed = now - FLUSH_S
-        self.write(row, now)
+        self.write(row, now, part=True)
 
-    def write(self, row: object, now: float) -> None:
-        """One line. now: any clock in seconds that does not go back; it decides when to flush. Raises DiskError."""
+    def write(self, row: object, now: float, *, part: bool = False) -> None:
+        """One line. now: any clock in seconds that does not go back; it decides when to flush. part: of a checkpoint,
+        which brings the next one no nearer. Raises DiskError."""
         data = json.dumps(row, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         try:
             out = self._zip.compress(data)
             self._crc, self._plain = zlib.crc32(data, self._crc), self._plain + len(data)
+            self._rows += 0 if part else len(data)
             if self.lines == 0 or now - self._flushed >= FLUSH_S:
                 out += self._zip.flush(zlib.Z_SYNC_FLUSH)
                 self._flushed = now
@@ -175,17 +179,26 @@ def _member_size(fd: int, at: int) -> int | None:
 
 
 def _lines(source: BinaryIO, at: int, told: Told) -> Iterator[bytes]:
-    rest = b""
+    parts: list[bytes] = []
+    size = 0
+    too_long = False
     for data in _inflated(source, at, told):
         if data is None:  # a gap: half a line before it and after it is none
-            rest = b""
+            parts, size, too_long = [], 0, False
             continue
-        rest += data
-        *whole, rest = rest.split(b"\n")
-        yield from whole
-        if len(rest) > MAX_LINE:
-            told(f"a line of more than {MAX_LINE >> 20} MiB: what follows it is not read")
-            return
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            if not too_long:
+                parts.append(line)
+                yield b"".join(parts)
+            parts, size, too_long = [], 0, False
+        if too_long:
+            continue
+        parts.append(rest)
+        size += len(rest)
+        if size > MAX_LINE:
+            told(f"a line of more than {MAX_LINE >> 20} MiB is left out")
+            parts, too_long = [], True
 
 
 def _inflated(source: BinaryIO, at: int, told: Told) -> Iterator[bytes | None]:
@@ -220,9 +233,9 @@ def _one(source: BinaryIO, at: int) -> Generator[bytes, None, int | str]:
         while block:
             before = unzip.copy()
             try:
-                data = unzip.decompress(block, 1 << 20)
+                data = unzip.decompress(block, _AT_ONCE)
             except zlib.error:
-                yield from _until_fault(before, block)
+                yield _until_fault(before, block)
                 return "a part of the recording is damaged"
             yield data
             block = unzip.unconsumed_tail
@@ -231,12 +244,15 @@ def _one(source: BinaryIO, at: int) -> Generator[bytes, None, int | str]:
     return "the recording breaks off: it was cut, its console died, or it is still being written"
 
 
-def _until_fault(unzip: Any, block: bytes) -> Iterator[bytes]:
+def _until_fault(unzip: Any, block: bytes) -> bytes:
+    """What a block holds before its fault, in one piece: whoever splits it into lines does so once."""
+    found = bytearray()
     for n in range(len(block)):
         try:
-            yield unzip.decompress(block[n : n + 1])
+            found += unzip.decompress(block[n : n + 1])
         except zlib.error:
-            return
+            break
+    return bytes(found)
 
 
 __all__ = ["DiskError", "RecordingWriter", "checkpoints", "read_from", "read_recording"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.base.errors import UsageError
+from console.files import recording
 from console.files.recording import KIND, RecordingWriter, checkpoints, read_from, read_recording
 
 
@@ -75,6 +77,55 @@ def test_a_cut_is_told_and_the_checkpoints_before_it_stay(tmp_path: Path) -> Non
         "it is read as far as it goes"
     ]
     assert list(checkpoints(path)) == found[:4]
+
+
+@pytest.mark.parametrize("length", [100_000, 1_500_000, 3_000_000], ids=["just", "one step", "several"])
+def test_a_line_that_is_too_long_is_left_out_and_what_follows_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(recording, "MAX_LINE", 90_000)
+    path = tmp_path / "a.rec"
+    writer = RecordingWriter(path, {})
+    for n in range(5):
+        writer.write([float(n), "log"], float(n))
+    writer.checkpoint([5.0, "checkpoint", {"states": [noise(length)]}], 5.0)
+    for n in range(6, 10):
+        writer.write([float(n), "log"], float(n))
+    writer.close()
+    for place, before in ((0, [0.0, 1.0, 2.0, 3.0, 4.0]), (checkpoints(path)[0][1], [])):
+        told: list[str] = []
+        rows = [row[0] for row in read_from(path, place, told=told.append) if isinstance(row, list)]
+        if told:
+            assert told == ["a line of more than 0 MiB is left out"]
+            rows.insert(len(before), 5.0)
+        else:  # it came whole in one step of the inflating, and costs no more than that
+            assert length < 1 << 20
+        assert rows == [*before, 5.0, 6.0, 7.0, 8.0, 9.0]
+
+
+def test_damage_in_a_long_line_is_read_to_in_a_few_steps(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    writer = RecordingWriter(path, {})
+    writer.write([0.0, "log"], 0.0)
+    writer.checkpoint([5.0, "checkpoint", {"states": [noise(2_000_000)]}], 5.0)
+    writer.checkpoint([6.0, "checkpoint", {}], 6.0)
+    writer.close()
+    ((_, first), (_, second)) = checkpoints(path)
+    data = bytearray(path.read_bytes())
+    middle = (first + second) // 2
+    data[middle : middle + 20_000] = random.Random(8).randbytes(20_000)
+    path.write_bytes(bytes(data))
+    told: list[str] = []
+    with path.open("rb") as source:
+        steps = list(recording._inflated(source, first, told.append))
+    assert len(told) == 1 and len(steps) < 60, "each step is looked at together with what came before it"
+    assert sum(len(step) for step in steps if step is not None) > 500_000, "up to the damage it is read"
+    assert [row[0] for row in read_from(path, first) if isinstance(row, list)][-1] == 6.0
+
+
+def noise(length: int) -> str:
+    """Text that does not shrink to nothing."""
+    return random.Random(7).randbytes(length // 2).hex()
 
 
 @settings(max_examples=25, deadline=None)
