@@ -9,7 +9,7 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -83,9 +83,9 @@ def read_log(file: Path) -> Iterator[bytes]:
         raise trouble("cannot be read", file, error) from error
 
 
-def pack_logs(path: Path) -> int:
+def pack_logs(path: Path, moved: Callable[[], None] = lambda: None) -> int:
     """Pack every plain log of a boot that is over; returns the bytes saved. A crash at any moment leaves the plain file
-    or both. Raises DiskError."""
+    or both. moved: called every few MB. Raises DiskError."""
     saved = 0
     for file in log_files(path).values():
         if file.suffix == ".gz":
@@ -95,7 +95,7 @@ def pack_logs(path: Path) -> int:
         try:
             with file.open("rb") as source, part.open("wb") as target:
                 part.chmod(0o600)
-                pack(source, target)
+                pack(source, target, moved)
                 target.flush()
                 os.fsync(target.fileno())
             size = file.stat().st_size

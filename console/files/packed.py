@@ -6,7 +6,7 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -29,8 +29,8 @@ class Member:
     size: int
 
 
-def pack(source: BinaryIO, target: BinaryIO) -> None:
-    """Write `source` packed. Any gunzip reads it. Raises OSError."""
+def pack(source: BinaryIO, target: BinaryIO, moved: Callable[[], None] = lambda: None) -> None:
+    """Write `source` packed. Any gunzip reads it. moved: called at each member. Raises OSError."""
     rest = b""
     while True:
         block = source.read(MEMBER_BYTES)
@@ -41,6 +41,7 @@ def pack(source: BinaryIO, target: BinaryIO) -> None:
         end = end or len(data)
         rest = data[end:]
         target.write(_member(data[:end]))
+        moved()
 
 
 def _member(data: bytes) -> bytes:

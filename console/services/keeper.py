@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -27,7 +28,7 @@ from console.files.journal import read_events
 from console.plan.model import Plan
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
-from console.services.disk_queue import Backlog, DiskQueue
+from console.services.disk_queue import Backlog, DiskQueue, Pulse
 from console.services.series import METRICS
 from console.services.tail import stamp_of
 from console.telemetry.sample import Sample
@@ -38,6 +39,7 @@ _LAST_BYTES: Final = 4 << 20
 # How long another console of this machine may take to write what a log's end holds, and how often that is looked at.
 OTHERS_S = 10.0
 OTHERS_BEAT_S: Final = 0.2
+ROOM_BEAT_S: Final = 0.02
 _WEIGHTY: Final = frozenset(
     {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted", "DeadlineMoved"}
 )
@@ -48,7 +50,8 @@ STATS_EVERY_S: Final = 10.0
 class Keeper:
     """Nothing here raises for the disk; a failure is told, and what could not be written is tried again.
 
-    before: the summary that an earlier console of this machine left of this boot. cluster: its name, for the row."""
+    before: the summary that an earlier console of this machine left of this boot. cluster: its name, for the row.
+    pulse: of `thread`, where it writes other boots too."""
 
     def __init__(
         self,
@@ -59,11 +62,12 @@ class Keeper:
         before: Mapping[str, Any] | None = None,
         cluster: str = "",
         told: Callable[[str], None] = lambda _text: None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._folder = folder if isinstance(folder, BootFolder) else None
         self._path = folder.path if isinstance(folder, BootFolder) else folder
-        self._queue = DiskQueue(self._folder, told) if self._folder is not None else None
-        self._backlog = Backlog()
+        self._backlog = Backlog(pulse or Pulse())
+        self._queue = DiskQueue(self._folder, told, self._backlog) if self._folder is not None else None
         self._thread = thread
         self._failed = failed
         self._before = before or {}
@@ -88,20 +92,30 @@ class Keeper:
         """False where another console of this machine writes this boot, or the disk refused."""
         return self._queue is not None and not self._broken and not self._queue.stuck
 
-    def _do(self, work: Callable[[BootFolder], None], size: int = 500, *, log: bool = False) -> None:
+    async def room(self) -> None:
+        """Until more can be held. Whoever reads a log asks before it reads on: the node keeps the rest meanwhile. A
+        disk that hangs is not waited for."""
+        while self._held_back():  # noqa: ASYNC110  what it waits for is another thread's
+            await asyncio.sleep(ROOM_BEAT_S)
+
+    def _held_back(self) -> bool:
+        return self._queue is not None and not (self._broken or self._closed) and self._backlog.pressed
+
+    def _do(
+        self, work: Callable[[BootFolder], None], size: int = 500, *, log: bool = False, must: bool = False
+    ) -> None:
         queue = self._queue
         if queue is None or self._broken or self._closed:
             return
-        if not self._backlog.enter(size):
+        if not self._backlog.enter(size, must=must):
             queue.lost(log=log)
             return
 
         def guarded() -> None:
-            self._backlog.leave(size)
             if self._broken:
                 return
             try:
-                queue.do(work, size, log=log)
+                queue.do(work, size, log=log, must=must)
             except Exception as error:  # noqa: BLE001 - nobody waits for this: what is not told here is told nowhere
                 self._broken = True
                 self._failed(error)
@@ -214,7 +228,9 @@ class Keeper:
     def flush(self) -> None:
         """Wait until all that was asked is on the disk itself. Blocks; TimeoutError after 30 s, or where the disk
         refuses."""
-        self._do(lambda folder: folder.sync())
+        if self._closed:
+            raise TimeoutError
+        self._do(lambda folder: folder.sync(), 0, must=True)
         self._thread.submit(lambda: None).result(timeout=30)
         if self._broken or (self._queue is not None and self._queue.stuck):
             raise TimeoutError

@@ -26,6 +26,7 @@ from console.files.journal import BootEntry, Journal, read_events
 from console.recipe.diff import diff_recipes
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
+from console.services.disk_queue import Pulse
 from console.services.hub import BootSummary
 from console.services.retention import Limits, to_remove
 
@@ -59,6 +60,7 @@ class Ledger:
         self.cluster = ""
         self._limits = Limits(keep, keep_bytes)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._pulse = Pulse()
         self._keepers: dict[str, Keeper] = {}
         self._unopened: dict[str, str] = {}  # deployments without a folder, and why
 
@@ -73,7 +75,13 @@ class Ledger:
         if held is None or held.path is None:  # a disk that had no room for a folder may have it now
             folder, before = self._open(deployment, number, recipe, now)
             held = Keeper(
-                folder, self._thread, self._fail, before=before, cluster=self.cluster, told=lambda text: self.told(text)
+                folder,
+                self._thread,
+                self._fail,
+                before=before,
+                cluster=self.cluster,
+                told=lambda text: self.told(text),
+                pulse=self._pulse,
             )
             self._keepers[deployment] = held
         held.add_secrets(secrets)
@@ -169,6 +177,7 @@ class Ledger:
     def _settle(self, present: frozenset[str], answered: frozenset[str], whole: bool, cluster: str, now: float) -> None:
         try:
             for row in self.index.boots():
+                self._pulse.beat()
                 state = str(row.entry.summary.get("state") or "")
                 if row.entry.live or state in _OVER or row.entry.summary.get("cluster", "") != cluster:
                     continue
@@ -198,7 +207,7 @@ class Ledger:
             for row in rows[1:8]:
                 if not row.entry.live:
                     with contextlib.suppress(BusyError), self._journal.reopen(row.entry.id):
-                        pack_logs(row.entry.path)
+                        pack_logs(row.entry.path, self._pulse.beat)
             self._retain(rows, self._limits)
         except (NightdeckError, OSError) as error:
             self.told(f"older boots could not be tidied: {error}")
@@ -215,6 +224,7 @@ class Ledger:
     def _retain(self, rows: Sequence[Listed], limits: Limits) -> list[str]:
         gone: list[str] = []
         for row in to_remove(rows, limits, lambda r: folder_bytes(r.entry.path)):
+            self._pulse.beat()
             with contextlib.suppress(BusyError):
                 self._journal.remove(row.entry.id)
                 gone.append(row.entry.id)

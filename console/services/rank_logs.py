@@ -76,6 +76,7 @@ class RankLogs:
             self._clock,
             follow=follow,
             resume=reading.resume,
+            room=self._keeper.room,
         )
 
     async def _read(self, rank: int, reading: _Reading, tail: Tail) -> None:

@@ -228,6 +228,7 @@ class Stopping(Preparing):
             self._clock,
             follow=False,
             resume=resume,
+            room=keeper.room,
         )
         if held is None:  # what waits for the disk would be written twice
             tail.why = "this machine's disk does not take what was read of it before"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from console.base.clock import Clock
@@ -150,7 +150,8 @@ def _parse(stamp: bytes) -> datetime | None:
 class Tail:
     """One container's log. sink: whole lines with their stamps, in order. state: `waiting`, `following`, `ended`
     (the container's log is complete), `gone` (the engine knows no such container), `unkept` (the engine keeps no log of
-    it), else the transport's trouble."""
+    it), else the transport's trouble. room: waited for before more is read, where the sink's lines have to go on to
+    something slower."""
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class Tail:
         *,
         follow: bool = True,
         resume: Resume | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._link = link
         self._cli = cli
@@ -170,6 +172,7 @@ class Tail:
         self._clock = clock
         self._follow = follow
         self._resume = resume if resume is not None else Resume()
+        self._room = room
         self.state = "waiting"
         self.why = ""
         self.cuts = 0
@@ -231,6 +234,8 @@ class Tail:
                         delivered = True
                         self._sink(lines)
                         await asyncio.sleep(0)
+                        if self._room is not None:
+                            await self._room()
             result = stream.result()
         rest = splitter.reset()
         if stamp_of(rest) and result is not None and result.ok:

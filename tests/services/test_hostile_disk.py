@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,16 @@ from hypothesis import strategies as st
 from console.boot.events import Acted, BootFailed, BootOpened, RankRef
 from console.boot.reduce import opened, reduce
 from console.files import atomic
+from console.files.boot_folder import BootFolder
 from console.files.journal import Journal, read_events
 from console.services import disk_queue
 from console.services.compare import record_of
+from console.services.keeper import Keeper
 from console.services.ledger import Ledger, replayed, summary_row
 from console.services.report import report_since, write_report
+from console.services.tail import Tail
+from console.transport.base import Completed
+from tests.services.fakes import FakeLink, FakeStream, ManualClock
 from tests.services.nights import T0, boot
 
 OPENED = BootOpened(T0, "d1", 1, "flash", "f", "x", "dgx1", (RankRef(0, "dgx1", "c0"),), T0, 900.0, 8000, "s")
@@ -216,13 +223,14 @@ def test_a_log_that_was_dropped_while_the_disk_was_full_is_never_called_saved(
     monkeypatch.setattr(disk_queue, "MOST_BYTES", 2_000)
     disk = FullDisk(monkeypatch)
     told: list[str] = []
-    ledger = Ledger(Journal(tmp_path / "boots"), told.append)
+    ledger, clock = with_clock(tmp_path, told)
     keeper = ledger.keeper("d1", 1, "flash", now=T0)
     keeper.log(0, [line(0)])
     settled(ledger)
     assert ledger.unsaved(["d1"]) == {}
     disk.room = 0
     for n in range(1, 21):
+        clock.now += 3.0
         keeper.log(0, [line(n)])
         settled(ledger)
     disk.room = 1 << 40
@@ -238,33 +246,173 @@ def test_a_log_that_was_dropped_while_the_disk_was_full_is_never_called_saved(
     ledger.close()
 
 
-def test_a_disk_that_hangs_costs_no_more_memory_than_is_allowed(
+def with_clock(root: Path, told: list[str]) -> tuple[Ledger, ManualClock]:
+    """A ledger whose disk hangs as long as a test says."""
+    ledger, clock = Ledger(Journal(root / "boots"), told.append), ManualClock()
+    ledger._pulse.clock = clock.monotonic
+    ledger._pulse.beat()
+    return ledger, clock
+
+
+class SlowDisk:
+    """A write waits for its turn; `whole`: for none any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._turns = threading.Semaphore(0)
+        self._whole = False
+        real = os.write
+
+        def write(descriptor: int, data: bytes) -> int:
+            if not self._whole:
+                assert self._turns.acquire(timeout=30)
+            return real(descriptor, data)
+
+        monkeypatch.setattr(os, "write", write)
+
+    def write_one(self, keeper: Keeper) -> None:
+        before = keeper._backlog._items
+        self._turns.release()
+        while keeper._backlog._items == before:
+            os.sched_yield()
+
+    def whole(self) -> None:
+        self._whole = True
+        self._turns.release()
+
+
+NOTHING = "this machine's disk takes nothing, and memory for it is used up: what comes now is not kept"
+
+
+def test_a_disk_that_hangs_costs_no_more_memory_than_is_allowed_and_is_one_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_queue, "MOST_BYTES", 20_000)
     told: list[str] = []
-    ledger = Ledger(Journal(tmp_path / "boots"), told.append)
+    ledger, clock = with_clock(tmp_path, told)
     keeper = ledger.keeper("d1", 1, "flash", now=T0)
     settled(ledger)
-    answers = threading.Event()
-    real = os.write
-
-    def write(descriptor: int, data: bytes) -> int:
-        assert answers.wait(30)
-        return real(descriptor, data)
-
-    monkeypatch.setattr(os, "write", write)
+    disk = SlowDisk(monkeypatch)
     for n in range(1_000):
+        clock.now += 1.0
         keeper.log(0, [line(n)])
     assert ledger._thread._work_queue.qsize() < 100, "some of it waits, and no more"
-    assert told == ["this machine's disk takes nothing, and memory for it is used up: what comes now is not kept"]
-    answers.set()
-    settled(ledger)
-    keeper.log(0, [line(1_000)])
+    assert told == [NOTHING]
+    for n in range(1_000, 1_010):  # it moves again, no faster than lines come
+        disk.write_one(keeper)
+        keeper.log(0, [line(n)])
+    assert told == [NOTHING], "what waits is not kept yet"
+    disk.whole()
     settled(ledger)
     assert told[1:] == ["this boot is kept on disk again, but not all that came meanwhile"]
     assert keeper.path is not None
     kept = (keeper.path / "rank0.log").read_bytes().splitlines()
-    assert kept[:2] == [line(0), line(1)] and kept[-1] == line(1_000) and 10 < len(kept) < 200
+    assert kept[:2] == [line(0), line(1)] and 10 < len(kept) < 200
+    assert kept[-10:] == [line(n) for n in range(1_000, 1_010)], "nothing is lost once it moves"
     assert list(ledger.unsaved(["d1"])) == ["d1"]
     ledger.close()
+
+
+async def test_a_disk_that_is_slower_than_a_log_is_waited_for_and_costs_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 40_000)
+    told: list[str] = []
+    ledger, _ = with_clock(tmp_path, told)
+    keeper = ledger.keeper("d1", 1, "flash", now=T0)
+    settled(ledger)
+    disk = SlowDisk(monkeypatch)
+    night = b"".join(line(n) + b"\n" for n in range(2_000))
+    pieces = [night[at : at + 65_536] for at in range(0, len(night), 65_536)]
+    link = FakeLink("dgx1", streams=[FakeStream(pieces, Completed(0, b"", b""))])
+    tail = Tail(link, "docker", "c", lambda rows: keeper.log(0, rows), ManualClock(), follow=False, room=keeper.room)
+    reading = asyncio.create_task(tail.run())
+    for _ in range(2_000):
+        await asyncio.sleep(0)
+    assert ledger._thread._work_queue.qsize() < 10 and not reading.done() and told == []
+    disk.whole()
+    async with asyncio.timeout(30):
+        await reading
+    assert await asyncio.to_thread(ledger.unsaved, ["d1"]) == {} and told == [] and keeper.path is not None
+    assert (keeper.path / "rank0.log").read_bytes() == night
+    ledger.close()
+
+
+async def test_a_disk_that_hangs_keeps_no_log_from_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 2_000)
+    told: list[str] = []
+    ledger, clock = with_clock(tmp_path, told)
+    keeper = ledger.keeper("d1", 1, "flash", now=T0)
+    settled(ledger)
+    disk = SlowDisk(monkeypatch)
+    for n in range(20):
+        keeper.log(0, [line(n)])
+    waits = asyncio.create_task(keeper.room())
+    await asyncio.sleep(0)
+    assert not waits.done()
+    clock.now += disk_queue.HANGS_S + 1
+    async with asyncio.timeout(30):
+        await waits
+    assert told == []
+    disk.whole()
+    await asyncio.to_thread(ledger.close)
+
+
+def test_another_boots_writes_are_no_hanging_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread writes all boots: behind another's night of logs a boot's own writes wait, and are not lost."""
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 2_000)
+    told: list[str] = []
+    ledger, clock = with_clock(tmp_path, told)
+    one, two = (ledger.keeper(f"d{n}", n, "flash", now=T0) for n in (1, 2))
+    settled(ledger)
+    disk = SlowDisk(monkeypatch)
+    for n in range(5):
+        one.log(0, [line(n)])
+    two.log(0, [line(0)])
+    for n in range(1, 5):
+        clock.now += 20.0
+        disk.write_one(one)
+        two.log(0, [line(n) * 3])
+    disk.whole()
+    settled(ledger)
+    assert ledger.unsaved(["d1", "d2"]) == {} and told == []
+    ledger.close()
+
+
+def test_logs_are_on_the_disk_itself_also_where_nothing_more_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_queue, "MOST_BYTES", 2_000)
+    told: list[str] = []
+    ledger, clock = with_clock(tmp_path, told)
+    keeper = ledger.keeper("d1", 1, "flash", now=T0)
+    settled(ledger)
+    synced = 0
+    real = BootFolder.sync
+
+    def sync(folder: BootFolder) -> None:
+        nonlocal synced
+        synced += 1
+        real(folder)
+
+    monkeypatch.setattr(BootFolder, "sync", sync)
+    disk = SlowDisk(monkeypatch)
+    for n in range(100):
+        clock.now += 1.0
+        keeper.log(0, [line(n)])
+    assert told == [NOTHING]
+    monkeypatch.setattr(ledger._thread, "submit", releasing(ledger._thread.submit, disk))
+    keeper.flush()
+    assert synced == 1
+    ledger.close()
+
+
+def releasing(real: Callable[..., Any], disk: SlowDisk) -> Callable[..., Any]:
+    """The disk goes on only once a flush has handed over what it has."""
+
+    def submit(work: Callable[[], None]) -> Any:
+        asked = real(work)
+        if work.__name__ == "<lambda>":
+            disk.whole()
+        return asked
+
+    return submit
