@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.base.secrets import mask_text
-from console.files.atomic import trouble, write_whole
+from console.files.atomic import aside, trouble, write_whole
 from console.files.packed import blocks, members, pack
 
 MARKS: Final = "marks.json"
@@ -91,7 +91,7 @@ def pack_logs(path: Path, moved: Callable[[], None] = lambda: None) -> int:
         if file.suffix == ".gz":
             continue
         packed = file.with_name(file.name + ".gz")
-        part = file.with_name(f".{packed.name}.{os.getpid()}.tmp")
+        part = aside(packed)
         try:
             with file.open("rb") as source, part.open("wb") as target:
                 part.chmod(0o600)
@@ -131,7 +131,7 @@ def export_boot(path: Path, target: Path, *, secrets: Iterable[str] = ()) -> lis
     secrets: values beyond those that look like secrets. Returns the names within. Raises DiskError."""
     values = tuple(v for v in secrets if len(v) >= 4)
     names: list[str] = []
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = aside(target, "part")
     try:
         with part.open("wb") as raw:
             part.chmod(0o600)

@@ -18,14 +18,20 @@ def trouble(action: str, path: Path, error: OSError) -> DiskError:
     return DiskError(f"{action}: {error.strerror or type(error).__name__}", where=str(path))
 
 
+def aside(path: Path, ending: str = "tmp") -> Path:
+    """Where what is to take the place of `path` is written first: beside it, and of nobody else, since two threads of
+    one console may write the same file at once."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.{ending}")
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Put `data` in the place of the file at once, mode 0600. Raises DiskError; the old file then stands.
 
     A file of its own is written, flushed to the disk and renamed; the folder is flushed after.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = aside(path)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _write_all(descriptor, data)
             os.fsync(descriptor)

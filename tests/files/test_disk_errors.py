@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,3 +42,24 @@ def test_a_file_that_is_refused_when_it_is_closed(tmp_path: Path, monkeypatch: p
         with pytest.raises(DiskError, match="No space left on device"):
             log.close()
     os.close(descriptor)
+
+
+def test_two_threads_that_write_one_file_leave_the_one_or_the_other_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_wrote = threading.Barrier(2)
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            both_wrote.wait(timeout=30)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (folder := tmp_path / "folder").mkdir()
+    texts = (b"a" * 300_000, b"b" * 100_000)
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(write_whole, folder / "file", text) for text in texts]:
+            done.result(timeout=30)
+    assert (folder / "file").read_bytes() in texts
+    assert [p.name for p in folder.iterdir()] == ["file"]
