@@ -36,6 +36,8 @@ from console.transport.base import Fleet
 
 PROBES_START_S = 3.0  # a probe's first frame takes 0.3 s; after this the engine's command is asked
 TICK_LATE_S = 3.0
+# A deployment that a probe shows and no census brought: asked for again so late, since a label may be nonsense.
+ASK_AGAIN_S = 30.0
 
 
 class Watching(Picture):
@@ -71,7 +73,8 @@ class Watching(Picture):
         self._closed = False
         self._ready: dict[str, Readiness] = {}
         self._discovering: asyncio.Task[Any] | None = None
-        self._known: set[str] = set()
+        self._known: set[str] = set()  # deployments that were taken up
+        self._asked: dict[str, float] = {}  # those that were not, and when a census was begun for them
         self._adopting = asyncio.Lock()
         loop = asyncio.get_running_loop()
 
@@ -174,10 +177,7 @@ class Watching(Picture):
             for follower in tuple(self._followers.values()):
                 follower.containers(sample.node, answer)
             if not answer.why:
-                names = {row.labels.get("nightdeck.deployment", "") for row in answer.rows}
-                if names - self._known - {""}:
-                    self._known |= names
-                    self._discover()
+                self._probe_shows({row.labels.get("nightdeck.deployment", "") for row in answer.rows})
         if sample.rebooted:
             self._tell("warn", f"{sample.node} was rebooted")
         self._touch_soon()
@@ -193,9 +193,19 @@ class Watching(Picture):
 
     # -- deployments --------------------------------------------------------------------------------------------
 
-    def _discover(self) -> None:
-        if self._discovering is None or self._discovering.done():
+    def _probe_shows(self, names: set[str]) -> None:
+        """What a probe shows. A census that was begun before may not have it: then the next sample asks for one."""
+        now = self._clock.monotonic()
+        strange = [n for n in names - self._known - {""} if now - self._asked.get(n, -ASK_AGAIN_S) >= ASK_AGAIN_S]
+        if strange and self._discover():
+            self._asked |= dict.fromkeys(strange, now)
+
+    def _discover(self) -> bool:
+        """False where a census goes on already."""
+        idle = self._discovering is None or self._discovering.done()
+        if idle:
             self._discovering = self._owner.spawn("find deployments", self._find())
+        return idle
 
     async def _census(self) -> Census:
         """What of ours is on the nodes now, by their probes where they can say."""
@@ -239,13 +249,13 @@ class Watching(Picture):
 
     async def _take_up(self, census: Census) -> None:
         groups = by_deployment(census)
-        self._known |= groups.keys()
         live = {name: rows for name, rows in groups.items() if any(f.alive for f in rows)}
         chosen = live or dict(list(groups.items())[-1:])
         for name, rows in chosen.items():
             follower = self._followers.get(name) or await self._follow_found(name, rows)
             if follower is not None:
                 follower.found(rows)
+        self._known |= groups.keys()
         self._looked = self._looked or any(isinstance(rows, tuple) for rows in census.values())
         self._choose()
 

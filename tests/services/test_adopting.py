@@ -16,9 +16,11 @@ from console.boot.events import Acted, BootOpened, Event, RankRef
 from console.cluster.model import Cluster, Node
 from console.files.journal import Journal
 from console.recipe.model import Recipe
+from console.services import watching as watching_module
 from console.services.keeper import kept_events
 from console.services.ledger import Ledger
 from console.services.watching import Watching
+from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Completed, Stream, TransportError, Trouble
 from tests.services.fakes import FakeFleet, FakeLink, FakeStream, ManualClock
 
@@ -114,5 +116,80 @@ async def test_a_night_s_journal_is_read_beside_the_loop_and_adds_up(
         (boot,) = watching.snapshot().boots
         assert boot.adopted and boot.notes[-1] == "note 299"
         assert len(readers) == 1 and readers[0] != threading.get_ident()
+    finally:
+        await watching.close()
+
+
+async def test_a_deployment_that_begins_while_a_census_goes_on_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node's probe shows it before the census of that moment, which does not have it, has come to its end."""
+    monkeypatch.setattr(watching_module, "PROBES_START_S", 0.0)
+    rows: list[object] = []
+    asked = asyncio.Event()
+
+    def answer(argv: Sequence[str]) -> Completed:
+        asked.set()
+        return Completed(0, json.dumps(rows).encode(), b"")
+
+    node = Engine("n1", answer)
+    slow = Engine("n2", lambda argv: Completed(0, b"[]", b""), delay=asyncio.Event())
+    assert slow.delay is not None
+    clock = ManualClock()
+    watching = Watching(
+        cluster=Cluster("c", "f", (Node("n1", "n1"), Node("n2", "n2"))),
+        fleet=FakeFleet([node, slow]),
+        shelf=Shelf([]),  # type: ignore[arg-type]
+        ledger=Ledger(Journal(tmp_path / "boots")),
+        clock=clock,
+    )
+    shown = Containers((Container("abc", "f-r0", "img", "running", LABELS),), "socket")
+    try:
+        watching._discover()
+        first = watching._discovering
+        async with asyncio.timeout(30):
+            await asked.wait()
+            rows.append(ROW)
+            watching._sampled(Sample("n1", 1, 0.0, 0.0, 0.0, containers=shown))
+            slow.delay.set()
+            assert first is not None
+            await first
+            assert watching.snapshot().boots == ()
+            for seq in range(2, 5):  # the probe goes on to show it, once a second
+                clock.now += 1.0
+                watching._sampled(Sample("n1", seq, 0.0, 0.0, 0.0, containers=shown))
+            again = watching._discovering
+            assert again is not None and again is not first
+            await again
+        (boot,) = watching.snapshot().boots
+        assert boot.deployment == "flash-b1-aa"
+    finally:
+        await watching.close()
+
+
+async def test_a_label_that_no_census_has_costs_one_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching_module, "PROBES_START_S", 0.0)
+    node = Engine("n1", lambda argv: Completed(0, b"[]", b""))
+    clock = ManualClock()
+    watching = Watching(
+        cluster=Cluster("c", "f", (Node("n1", "n1"),)),
+        fleet=FakeFleet([node]),
+        shelf=Shelf([]),  # type: ignore[arg-type]
+        ledger=Ledger(Journal(tmp_path / "boots")),
+        clock=clock,
+    )
+    shown = Containers((Container("abc", "f-r0", "img", "running", LABELS),), "socket")
+    begun = set()
+    try:
+        for seq in range(60):
+            clock.now += 1.0
+            watching._sampled(Sample("n1", seq, 0.0, 0.0, 0.0, containers=shown))
+            assert watching._discovering is not None
+            begun.add(watching._discovering)
+            async with asyncio.timeout(30):
+                await watching._discovering
+        assert len(begun) == 2
     finally:
         await watching.close()
