@@ -230,7 +230,8 @@ def _one(source: BinaryIO, at: int) -> Generator[bytes, None, int | str]:
     read = 0
     while block := source.read(64 << 10):
         read += len(block)
-        while block:
+        more = True
+        while block or more:
             before = unzip.copy()
             try:
                 data = unzip.decompress(block, _AT_ONCE)
@@ -238,9 +239,9 @@ def _one(source: BinaryIO, at: int) -> Generator[bytes, None, int | str]:
                 yield _until_fault(before, block)
                 return "a part of the recording is damaged"
             yield data
-            block = unzip.unconsumed_tail
-        if unzip.eof:
-            return at + read - len(unzip.unused_data)
+            if unzip.eof:  # what is left of the block stands in unconsumed_tail too, and would never grow less
+                return at + read - len(unzip.unused_data)
+            block, more = unzip.unconsumed_tail, len(data) >= _AT_ONCE
     return "the recording breaks off: it was cut, its console died, or it is still being written"
 
 

@@ -96,6 +96,7 @@ class ReplayWorld:
         self._heard = heard
         self._names = {n.name for n in source.cluster.nodes}
         self._applied = 0
+        self._beginning = True  # so far there was nothing but a checkpoint
         self.telling = ""
         self.samples: dict[str, Sample] = {}
         self.trouble: dict[str, tuple[str, str]] = {}
@@ -114,6 +115,7 @@ class ReplayWorld:
         """One row; one that does not fit is passed over, as is what a newer version wrote."""
         at, kind, values = row
         number, self._applied = self._applied, self._applied + 1
+        self._beginning = self._beginning and kind in ("checkpoint", "damage")
         with contextlib.suppress(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
             if kind == "frame" and values[0] in self._names and isinstance(values[2], dict):
                 frame = Frame(int(values[1]), values[2])
@@ -132,26 +134,32 @@ class ReplayWorld:
                 self._event(str(values[0]), decode_event(values[1]))
             elif kind == "log":
                 self._log_rows(at, str(values[0]), values[1])
-            elif kind == "checkpoint" and number == 0:
+            elif kind == "checkpoint" and self._beginning:
                 self._restore(values[0])
 
     def _restore(self, stored: Mapping[str, Any]) -> None:
-        """Begin at a checkpoint: what all rows before it come to."""
-        states = (decode_as(BootState, row) for row in stored["states"])
-        self.states = {s.deployment: s for s in states if s is not None}
-        alarms = [a for row in stored["alarms"] if (a := decode_as(Alarm, row)) is not None]
-        for node, (at, seq, data) in stored["frames"].items():
-            if node in self._names:
-                wall = self._source.started + at
-                self._sampled(self._all_samples.fresh(node, Frame(int(seq), data), at, wall), alarming=False)
-        self.alarms.restore(alarms, self.samples.values())
-        self.trouble = {n: (str(word), clean_line(str(why))) for n, (word, why) in stored["trouble"].items()}
-        for deployment, log in stored["log"].items():
+        """A part of a checkpoint, or a whole one: what all rows before it come to."""
+        started = self._source.started
+        for deployment, log in stored.get("log", {}).items():
             self._log_rows(0.0, deployment, log["lines"])
             self._cut[deployment] = int(log["count"])
-            started = self._source.started
             for rank, (index, when) in log["held"].items():
                 self._held[(deployment, int(rank))] = (int(index), started + float(when))
+        for node, (at, seq, data) in stored.get("frames", {}).items():
+            if node in self._names:
+                fresh = self._all_samples.fresh(node, Frame(int(seq), data), at, started + at)
+                self._sampled(fresh, alarming=False)
+        for node, (word, why) in stored.get("trouble", {}).items():
+            self.trouble[node] = (str(word), clean_line(str(why)))
+        if "alarms" in stored:
+            alarms = [a for row in stored["alarms"] if (a := decode_as(Alarm, row)) is not None]
+            self.alarms.restore(alarms, self.samples.values())
+        states = (decode_as(BootState, row) for row in stored.get("states", ()))
+        self.states.update({s.deployment: s for s in states if s is not None})
+        for deployment, rows in stored.get("ranks", {}).items():
+            ranks = tuple(rank for row in rows if (rank := decode_as(RankState, row)) is not None)
+            state = self.states[deployment]
+            self.states[deployment] = replace(state, ranks=state.ranks + ranks)
         self._choose()
 
     def _sampled(self, sample: Sample, *, alarming: bool = True) -> None:

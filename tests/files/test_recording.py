@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import random
 from pathlib import Path
@@ -121,6 +122,18 @@ def test_damage_in_a_long_line_is_read_to_in_a_few_steps(tmp_path: Path) -> None
     assert len(told) == 1 and len(steps) < 60, "each step is looked at together with what came before it"
     assert sum(len(step) for step in steps if step is not None) > 500_000, "up to the damage it is read"
     assert [row[0] for row in read_from(path, first) if isinstance(row, list)][-1] == 6.0
+
+
+def test_a_member_that_swells_a_thousandfold_ends_and_the_next_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    writer = RecordingWriter(path, {})
+    for n in range(100):
+        writer.write([float(n), "log", "x" * 60_000], float(n))
+    writer.checkpoint([100.0, "checkpoint", {}], 100.0)
+    writer.close()
+    told: list[str] = []
+    rows = itertools.islice(read_recording(path, told=told.append), 1000)
+    assert [row[0] for row in rows if isinstance(row, list)] == [float(n) for n in range(101)] and told == []
 
 
 def noise(length: int) -> str:

@@ -15,7 +15,8 @@ from console.boot.state import BootState
 from console.cluster.model import Cluster, Node
 from console.enginelog.causes_model import Cause
 from console.services.hub import LogLine
-from console.services.recorder import TAIL_LINES, Recorder
+from console.services.recorder import Recorder
+from console.services.recorder_kept import TAIL_LINES
 from console.services.replay import ReplayHub
 from console.services.replay_rows import Source, recording
 from console.telemetry.alarms import AlarmList
