@@ -29,6 +29,11 @@ class _Reading:
         self.seeded = False
         self.task: asyncio.Task[None] | None = None
 
+    def begin(self) -> None:
+        """Before it is seeded: what is held is an earlier console's, and is known as a whole or not at all."""
+        if not self.seeded:
+            self.resume = Resume()
+
 
 class RankLogs:
     """Follow (or read once) the logs of the ranks that have a container. lines: hears each batch, in a rank's order."""
@@ -93,8 +98,31 @@ class RankLogs:
         """A log that came to its end and whose container runs: it was started again, or its engine was."""
         tail = self.tails.get(rank)
         if tail is not None and self._follow and tail.ended_before(self._clock.monotonic() - GOES_ON_AFTER_S):
-            tail.reopen()
-            self._readings[rank].task = self._owner.spawn(f"log of rank {rank}, again", tail.run())
+            self._follow_again(rank)
+
+    def _follow_again(self, rank: int) -> None:
+        """From where the reading stands; by a tail of its own, since the last one may have read without following."""
+        reading = self._readings[rank]
+        reading.begin()
+        tail = self.tails[rank] = self._new_tail(rank, reading, reading.container, follow=True)
+        reading.task = self._owner.spawn(f"log of rank {rank}, again", self._go_on(rank, reading, tail))
+
+    async def _go_on(self, rank: int, reading: _Reading, tail: Tail) -> None:
+        await self._seed(rank, reading)
+        await tail.run()
+
+    async def _seed(self, rank: int, reading: _Reading) -> None:
+        """Where a reading was ended before it had gone through all that is held."""
+        if not reading.seeded:
+            for part in slices(await asyncio.to_thread(self._keeper.held_lines, rank)):
+                reading.resume.seed(part)
+                await asyncio.sleep(0)
+            reading.seeded = True
+
+    def place(self, rank: int) -> tuple[str, str] | None:
+        """The node and the name of the container whose log is a rank's; None where no log of it is read."""
+        reading = self._readings.get(rank)
+        return (reading.node, reading.container) if reading is not None else None
 
     def unread(self, ranks: Iterable[int]) -> list[int]:
         """Of these, whose logs are read and have not come to their end."""
@@ -107,23 +135,25 @@ class RankLogs:
     async def read_rest(self, rank: int, container: str, limit: float) -> Tail:
         """The log of a rank, read once more to its end, from where its reading stands: that reading is ended first, or
         its lines would come twice. rank: one of `tails`. Within `limit` seconds; where it does not come to its end in
-        them, it is followed again."""
+        them, or is cut off, it is followed again."""
         reading = self._readings[rank]
-        if reading.task is not None:
-            reading.task.cancel()
-            await asyncio.gather(reading.task, return_exceptions=True)
-        if not reading.seeded:
-            # Nothing of ours was kept yet: what is held is an earlier console's, and is known as a whole or not at all.
-            reading.resume = Resume()
-            reading.resume.seed(await asyncio.to_thread(self._keeper.held_lines, rank))
-            reading.seeded = True
-        tail = self.tails[rank] = self._new_tail(rank, reading, container, follow=False)
+        over = False
         try:
-            async with asyncio.timeout(limit):
-                await tail.run()
-        except TimeoutError:
-            tail.why = f"not read to its end in {limit:.0f} s{': ' + tail.why if tail.why else ''}"
-        if tail.state not in ("ended", "gone", "unkept") and self._follow:
-            again = self.tails[rank] = self._new_tail(rank, reading, reading.container, follow=True)
-            reading.task = self._owner.spawn(f"log of rank {rank}, again", again.run())
-        return tail
+            if reading.task is not None:
+                reading.task.cancel()
+                await asyncio.gather(reading.task, return_exceptions=True)
+            reading.begin()
+            await self._seed(rank, reading)
+            tail = self.tails[rank] = self._new_tail(rank, reading, container, follow=False)
+            try:
+                async with asyncio.timeout(limit):
+                    await tail.run()
+            except TimeoutError:
+                tail.why = f"not read to its end in {limit:.0f} s{': ' + tail.why if tail.why else ''}"
+            over = tail.state in ("ended", "gone", "unkept")
+            return tail
+        finally:
+            if not over and self._follow:
+                self._follow_again(rank)
+            elif not over:
+                self.tails[rank].done.set()  # nobody reads it any more

@@ -183,11 +183,6 @@ class Tail:
         """Whether the log came to its end earlier than that, on the console's monotonic clock."""
         return self.state == "ended" and self.done.is_set() and self._ended_at < moment
 
-    def reopen(self) -> None:
-        """Take the end back; `run` goes on where the log ended."""
-        self.state, self.why = "waiting", ""
-        self.done.clear()
-
     async def run(self) -> None:
         """Returns when the log is complete or there is none; reconnects for ever otherwise."""
         tries = 0

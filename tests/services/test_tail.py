@@ -199,11 +199,12 @@ async def test_a_log_whose_container_was_started_again_goes_on_where_it_ended() 
     streams = [FakeStream([b"\n".join(rows) + b"\n"], Completed(0, b"", b"")) for rows in (first, more)]
     got: list[bytes] = []
     clock = ManualClock()
-    tail = Tail(FakeLink("dgx1", streams=streams), "docker", "c", got.extend, clock)
+    link, resume = FakeLink("dgx1", streams=streams), Resume()
+    tail = Tail(link, "docker", "c", got.extend, clock, resume=resume)
+    assert not tail.ended_before(clock.now + 0.1)
     await tail.run()
     assert not tail.ended_before(clock.now) and tail.ended_before(clock.now + 0.1)
-    tail.reopen()
-    assert not tail.ended_before(clock.now + 0.1) and not tail.done.is_set()
+    tail = Tail(link, "docker", "c", got.extend, clock, resume=resume)
     await tail.run()
     assert got == more and tail.done.is_set()
 
