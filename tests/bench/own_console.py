@@ -191,10 +191,12 @@ def report(wanted: Sequence[int] = (), seconds: float = 60.0, settle: float = 5.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the console costs on this machine.")
-    parser.add_argument("loads", nargs="*", type=int, help=f"which of {len(LOADS)} loads, from 1 (all)")
+    parser.add_argument("loads", nargs="*", type=int, metavar="LOAD", help=f"which of {len(LOADS)} loads, from 1 (all)")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=5.0)
     args = parser.parse_args()
+    if unknown := [str(n) for n in args.loads if not 0 < n <= len(LOADS)]:
+        parser.error(f"there is no load {', '.join(unknown)}")
     report(args.loads, args.seconds, args.settle)
 
 
