@@ -92,6 +92,11 @@ class Keeper:
         """False where another console of this machine writes this boot, or the disk refused."""
         return self._queue is not None and not self._broken and not self._queue.stuck
 
+    @property
+    def owns(self) -> bool:
+        """False where another console of this machine writes this boot, or nobody does."""
+        return self._folder is not None
+
     async def room(self) -> None:
         """Until more can be held. Whoever reads a log asks before it reads on: the node keeps the rest meanwhile. A
         disk that hangs is not waited for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -26,6 +26,13 @@ DRAIN_S = 5.0
 SWEEP_WAIT_S = 5.0
 
 
+def _by_rank(rows: Sequence[Found]) -> list[list[Found]]:
+    out: dict[tuple[str, int | None], list[Found]] = {}
+    for row in rows:
+        out.setdefault((row.deployment, row.rank), []).append(row)
+    return list(out.values())
+
+
 class Stopping(Preparing):
     """`Preparing`, the controls, and the end of a deployment."""
 
@@ -40,6 +47,7 @@ class Stopping(Preparing):
             acted=self._acted,
             changed=self._controls_changed,
         )
+        self._beside: dict[str, Resume] = {}  # containers whose rank's log is another's, and what was read of them
 
     async def close(self) -> None:
         """A command that returns at once still waits until its guards stand."""
@@ -186,39 +194,63 @@ class Stopping(Preparing):
             self._followers[name].keep_states([r for r in rows if r.deployment == name])
         if self._follow:
             await asyncio.gather(*(self._followers[name].drained(DRAIN_S) for name in followed))
-        unread = [r for r in rows if not (self._read_whole(r) and self._ledger.keeps(r.deployment))]
-        said = await asyncio.gather(*(self._read_log(r) for r in unread))
-        read = {row.id: why for row, why in zip(unread, said, strict=True)}
+        # Before any is read: reading one makes the folder that another was not kept in.
+        whole = {r.id for r in rows if self._read_whole(r) and self._ledger.keeps(r.deployment)}
+        said = await asyncio.gather(*(self._read_rank(ranked, whole) for ranked in _by_rank(rows)))
+        read = {ident: why for part in said for ident, why in part.items()}
         # Then the containers go, and with them the nodes' own copies: ours are on the disk before.
         disk = await asyncio.to_thread(self._ledger.unsaved, {r.deployment for r in rows})
         why = {r.id: disk.get(r.deployment) or read.get(r.id, "") for r in rows if r.rank is not None}
         return {ident: reason for ident, reason in why.items() if reason}
+
+    async def _read_rank(self, rows: Sequence[Found], whole: Collection[str]) -> dict[str, str]:
+        """One after the other into the log of their rank: several, where a rank has a container on two nodes. whole:
+        those whose rank's log is kept to its end."""
+        whose = self._whose_log(rows)
+        out: dict[str, str] = {}
+        for row in sorted(rows, key=lambda r: r is not whose):
+            if row is not whose or row.id not in whole:
+                out[row.id] = await self._read_log(row, follows=row is whose)
+        return out
+
+    def _whose_log(self, rows: Sequence[Found]) -> Found | None:
+        """Of one rank's containers, the one whose lines this machine has of the rank; None: none of them is known to
+        be it."""
+        row, follower = rows[0], self._followers.get(rows[0].deployment)
+        place = follower.logs.place(row.rank) if follower is not None and row.rank is not None else None
+        if place is None:
+            return row if len(rows) == 1 else None
+        there = [r for r in rows if r.node == place[0]]
+        return there[0] if len(there) == 1 else next((r for r in there if r.name == place[1]), None)
 
     def _read_whole(self, row: Found) -> bool:
         follower = self._followers.get(row.deployment)
         tail = follower.logs.tails.get(row.rank) if follower is not None and row.rank is not None else None
         return tail is not None and tail.state == "ended" and self._follow
 
-    async def _read_log(self, row: Found) -> str:
-        """One log, once, into the journal; why it is not whole there. That is told, and keeps no node from stopping."""
+    async def _read_log(self, row: Found, *, follows: bool) -> str:
+        """One log, once, into the journal; why it is not whole there. That is told, and keeps no node from stopping.
+        follows: what this machine has of the rank is of this container."""
         if row.rank is None:
             return ""
         rank, follower = row.rank, self._followers.get(row.deployment)
-        if follower is not None and follower.keeps and rank in follower.logs.tails:
+        if follows and follower is not None and follower.keeps and rank in follower.logs.tails:
             tail = await follower.logs.read_rest(rank, row.id, READ_LOG_S)
         else:
-            tail = await self._read_unfollowed(row, rank)
+            tail = await self._read_unfollowed(row, rank, follows=follows)
         if tail.state != "ended":
             self._tell("warn", f"the log of rank {rank} on {row.node} could not be saved whole: {tail.why}")
             # No such container, or none that keeps a log: then nothing is lost by removing it.
             return "" if tail.state in ("gone", "unkept") else tail.why or "it could not be read"
         return ""
 
-    async def _read_unfollowed(self, row: Found, rank: int) -> Tail:
-        """Into the journal alone, after what it holds of this log."""
+    async def _read_unfollowed(self, row: Found, rank: int, *, follows: bool) -> Tail:
+        """Into the journal alone, after what it holds of this log. follows: that is all it has of this rank; else it is
+        what this console read of this container before, at an earlier stop."""
         now, secrets = self._clock.wall(), self._secrets_of(row.recipe)
         keeper = self._ledger.keeper(row.deployment, row.boot or 0, row.recipe, now=now, secrets=secrets)
-        resume, held = Resume(), await asyncio.to_thread(keeper.all_lines, rank)
+        resume = Resume() if follows else self._beside.setdefault(row.id, Resume())
+        held = await asyncio.to_thread(keeper.all_lines, rank)
         node = self._cluster.node(row.node)
         tail = Tail(
             self._fleet.link(row.node),
@@ -233,7 +265,12 @@ class Stopping(Preparing):
         if held is None:  # what waits for the disk would be written twice
             tail.why = "this machine's disk does not take what was read of it before"
             return tail
-        resume.seed(held)
+        if follows:
+            resume.seed(held)
+        elif not keeper.owns:
+            others = "another console writes this boot, and reads another container of this rank"
+            tail.why = others if keeper.path is not None else "this boot has no folder on this machine"
+            return tail
         try:
             async with asyncio.timeout(READ_LOG_S):
                 await tail.run()

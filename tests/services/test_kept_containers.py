@@ -69,8 +69,8 @@ class NoShelf:
 
 
 class Bench:
-    def __init__(self, root: Path) -> None:
-        self.nodes = [Engine("dgx1", 0), Engine("dgx2", 1)]
+    def __init__(self, root: Path, nodes: Sequence[Engine] = ()) -> None:
+        self.nodes = list(nodes) or [Engine("dgx1", 0), Engine("dgx2", 1)]
         self.ledger = Ledger(Journal(root / "boots"))
         parts: dict[str, Any] = {"shelf": NoShelf(), "ledger": self.ledger, "clock": ManualClock(NOW)}
         cluster = Cluster("c", "", tuple(Node(name=n.name, host=n.name) for n in self.nodes))
@@ -235,3 +235,62 @@ async def test_a_log_that_does_not_come_to_its_end_is_read_on_and_no_line_is_kep
     assert bench.kept() == {"rank0.log": LOG, "rank1.log": LOG}
     seen = [line.text for line in bench.hub.log(0).lines if line.rank == 0]
     assert seen == ["hello", "the end"], "on the screen as in the file"
+
+
+OTHERS = LOG.replace(b"14:13", b"14:02").replace(b"hello", b"from another node")
+
+
+class Twin(Engine):
+    """It knows its own container alone; `twin`: a second one of a rank that another node has too."""
+
+    def __init__(self, name: str, rank: int, twin: bool = False) -> None:
+        super().__init__(name, rank)
+        if twin:
+            self.rows[0] |= {"Id": f"{rank + 0xBEE:064x}", "Name": f"/nd-twin-r{rank}"}
+            self.log = OTHERS
+
+    @asynccontextmanager
+    async def stream(
+        self, argv: Sequence[str], *, stdin: bytes = b"", interactive: bool = False, open_timeout: float = 15.0
+    ) -> AsyncIterator[Stream]:
+        mine = {name for row in self.rows for name in (row["Id"], row["Name"].lstrip("/"))}
+        if any(" logs " in word for word in argv) and mine.isdisjoint(argv):
+            yield FakeStream([b"Error response from daemon: No such container\n"], Completed(1, b"", b""))
+            return
+        async with super().stream(argv, stdin=stdin, interactive=interactive, open_timeout=open_timeout) as stream:
+            yield stream
+
+
+@pytest.fixture
+async def twins(tmp_path: Path, bench: Bench) -> AsyncIterator[Bench]:
+    """Rank 0 on two nodes, as it may be where a launch was tried on others before. bench: for its limits."""
+    made = Bench(tmp_path / "twins", [Twin("dgx1", 0, twin=True), Twin("dgx2", 1), Twin("dgx3", 0)])
+    yield made
+    await made.hub.close()
+
+
+async def test_a_rank_s_containers_on_two_nodes_are_saved_both(twins: Bench) -> None:
+    assert (in_words(await twins.stop()), twins.left) == ("3 stopped", [])
+    assert twins.kept() == {"rank0.log": LOG + OTHERS, "rank1.log": LOG}
+
+
+async def test_the_second_is_kept_where_it_could_not_be_read_and_its_lines_come_once(twins: Bench) -> None:
+    twin = twins.nodes[0]
+    twin.done = Completed(1, b"", b"error from daemon in stream: Error grabbing logs: unexpected EOF")
+    results = await twins.stop()
+    assert twins.left == ["/nd-twin-r0"] and results["dgx1"][1].startswith(f"{KEPT}nd-twin-r0 (exited)")
+    twin.done = Completed(0, b"", b"")
+    twin.log = OTHERS + LAST
+    assert (in_words(await twins.stop()), twins.left) == ("1 stopped", [])
+    assert twins.kept()["rank0.log"] == LOG + OTHERS + LAST
+
+
+async def test_the_second_is_kept_where_another_console_writes_the_boot(twins: Bench, tmp_path: Path) -> None:
+    other = Ledger(Journal(tmp_path / "twins" / "boots"))
+    keeper = other.keeper("flash-b1-aa", 1, "flash", now=NOW)
+    for rank in (0, 1):
+        keeper.log(rank, LOG.splitlines())
+    keeper.flush()
+    results = await twins.stop()
+    assert twins.left == ["/nd-twin-r0"] and "reads another container of this rank" in results["dgx1"][1]
+    other.close()
