@@ -59,8 +59,8 @@ def elapsed_text(state: BootState, now: float) -> str:
 
 
 def speed_text(tokens_per_s: float | None) -> str:
-    """Tokens a second of the one request that is made when the API is up: `41.3`. What an engine says of its own load,
-    and what `measure` finds, are other figures and are named so."""
+    """Tokens a second of the one request whose sane answer made the boot ready: `41.3`; n/a where none did. What later
+    requests, the engine's own load and `measure` come to are other figures, and none takes its place."""
     return NA if tokens_per_s is None else f"{tokens_per_s:.1f}"
 
 

@@ -218,6 +218,9 @@ def _smoke(state: BootState, event: SmokeDone) -> BootState:
     if event.ok and state.phase is not Phase.FAILED:
         # All ranks work on an answer: what was blamed before it is over.
         state = replace(state, cause=None, others=(), unproven=False)
+    if event.ok and not event.canary and state.ready_at is None:
+        # The boot's speed is that of the request that makes it ready; no later one is put in its place.
+        state = replace(state, first_token_s=event.first_token_s, tokens_per_s=event.tokens_per_s)
     return replace(
         state,
         smoke_ok=event.ok,
@@ -225,8 +228,6 @@ def _smoke(state: BootState, event: SmokeDone) -> BootState:
         smoke_why=event.why,
         smoke_bad=state.smoke_bad + 1 if not event.ok and event.text else 0,
         smoke_notes=state.smoke_notes if event.canary else event.notes,
-        first_token_s=event.first_token_s if event.first_token_s is not None else state.first_token_s,
-        tokens_per_s=event.tokens_per_s if event.tokens_per_s is not None else state.tokens_per_s,
     )
 
 

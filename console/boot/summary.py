@@ -11,6 +11,8 @@ from console.boot.to_json import cause_json
 from console.boot.windows import Windows
 
 UNKNOWN: Final = "unknown"
+# What the first console that saw it ready measured; one that found it later asks again, and measures something else.
+_FIRST: Final = ("ready_s", "ready_by", "tokens_per_s", "first_token_s")
 GONE_WHY: Final = "unknown: console ended, containers gone"
 
 
@@ -63,7 +65,7 @@ def stage_seconds(state: BootState) -> dict[str, float]:
 def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """`now`, with what only the console before knew: what changed, when it was ready, notes, and the lowest memory."""
     out = dict(now)
-    for key in ("changed", "ready_s", "ready_by", "digest", "cluster", "nodes", "title"):
+    for key in (*_FIRST, "changed", "digest", "cluster", "nodes", "title"):
         if before.get(key):
             out[key] = before[key]
     for key, value in before.items():

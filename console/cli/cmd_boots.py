@@ -149,8 +149,7 @@ def _one(name: str, ledger: Ledger, out: Out) -> int:
         out.line(f"  lowest      {node:<14} {low / 2**30:8.2f} GiB available")
     if boot.unseen:
         out.line(f"  lowest      {'' if boot.min_available_by_node else 'n/a: '}{boot.unseen}")
-    if boot.tokens_per_s is not None:
-        out.line(f"  speed       {speed_text(boot.tokens_per_s)} tokens/s")
+    out.line(f"  speed       {speed_text(boot.tokens_per_s)}{'' if boot.tokens_per_s is None else ' tokens/s'}")
     if boot.smoke_text:
         out.line(f"  answer      {boot.smoke_text.strip()}")
     if boot.note:

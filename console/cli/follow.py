@@ -25,7 +25,7 @@ from console.boot.events import (
     StopEnded,
     StopSeen,
 )
-from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
+from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text, speed_text
 from console.boot.state import GONE, BootState, Phase
 from console.boot.to_json import awaited_json, deployment_json, event_json, stamp
 from console.boot.words import expected, victims_in_words
@@ -281,6 +281,6 @@ def _answered(event: SmokeDone) -> str:
     if not event.ok:
         return f"a short request: {event.why}"
     first = "" if event.first_token_s is None else f", first token {event.first_token_s:.2f} s"
-    speed = "" if event.tokens_per_s is None else f", {event.tokens_per_s:.1f} tokens/s"
+    speed = "" if event.tokens_per_s is None else f", {speed_text(event.tokens_per_s)} tokens/s"
     notes = "".join(f"; {note}" for note in event.notes)
     return f"a short request was answered: {event.text!r}{first}{speed}{notes}"
