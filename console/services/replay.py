@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ from console.base.text import clean_line
 from console.base.theme import ThemeColours
 from console.boot.events import Event
 from console.services.hub import BootSummary, LogBatch, Snapshot
+from console.services.replay_ahead import Ahead
 from console.services.replay_marks import Index, Mark, Replaying, read_index
-from console.services.replay_rows import Row, Source
+from console.services.replay_rows import Source
 from console.services.replay_world import TELLING, ReplayWorld, Samples
 
 SPEEDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -67,22 +68,23 @@ class ReplayHub:
         self._task: asyncio.Task[None] | None = None
         self._moving = asyncio.Lock()
         self._samples = Samples(source)
+        self._ahead = Ahead(iter(()))
         self._begin()
 
     def _begin(self) -> None:
         kept = self.index.rows if self.index is not None else None
-        self._rows: Iterator[Row] = self._source.rows() if kept is None else iter(kept)
-        self._open(self._samples)
+        ahead = Ahead(self._source.rows()) if kept is None else Ahead(iter(kept), held=True)
+        self._open(ahead, self._samples)
 
     def _begin_at(self, place: int) -> None:
         """At a checkpoint; rates need a frame before, so its samples are its own."""
         assert self._source.rows_at is not None
-        self._rows = self._source.rows_at(place)
-        self._open(Samples(self._source))
+        self._open(Ahead(self._source.rows_at(place)), Samples(self._source))
 
-    def _open(self, samples: Samples) -> None:
-        self._ahead: Row | None = self._next()
-        self.ended = self._ahead is None
+    def _open(self, ahead: Ahead, samples: Samples) -> None:
+        self._ahead.leave()
+        self._ahead = ahead
+        self.ended = False
         self._world = ReplayWorld(self._source, _Position(self), samples, self._told)
 
     def _checkpoint(self, position: float) -> tuple[float, int] | None:
@@ -114,9 +116,11 @@ class ReplayHub:
 
     async def jump(self) -> str:
         """To the next telling event; what it is, "" at the end of the recording."""
-        self._world.telling = ""
-        while not self._world.telling and self._ahead is not None:
-            await self._until(self._ahead[0])
+        async with self._moving:
+            self._world.telling = ""
+            while not self._world.telling and (row := await self._ahead.first()) is not None:
+                await self._until(row[0])
+            self._look_up()
         self._touch()
         return self._world.telling
 
@@ -158,24 +162,22 @@ class ReplayHub:
     async def _until(self, position: float) -> None:
         """Apply every row up to a time, without holding the loop up."""
         until = perf_counter() + SLICE_S
-        while self._ahead is not None and self._ahead[0] <= position:
-            self.position = max(self.position, self._ahead[0])
+        while (row := await self._ahead.first()) is not None and row[0] <= position:
+            self._ahead.take()
+            self.position = max(self.position, row[0])
             self.applied += 1
-            if self._ahead[1] == "damage":
-                self.damage = clean_line(str(self._ahead[2][0]), limit=300)
-            self._world.apply(self._ahead)
-            self._ahead = self._next()
+            if row[1] == "damage":
+                self.damage = clean_line(str(row[2][0]), limit=300)
+            self._world.apply(row)
             if perf_counter() > until:
                 await asyncio.sleep(0)
                 until = perf_counter() + SLICE_S
-        self.ended = self._ahead is None
+        self._look_up()
 
-    def _next(self) -> Row | None:
-        try:
-            return next(self._rows, None)
-        except NightdeckError as error:
-            self._why = clean_line(str(error), limit=300)
-            return None
+    def _look_up(self) -> None:
+        """Whether there is more to come, and why not."""
+        self.ended = self._ahead.ended
+        self._why = self._ahead.why or self._why
 
     async def _read(self) -> None:
         """Once through, in a thread, for the length and the marks; playing begins with it."""
@@ -283,6 +285,7 @@ class ReplayHub:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self._task])
+        await self._ahead.close()
 
     async def settled(self, *, timeout: float) -> None:
         return None

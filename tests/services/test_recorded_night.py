@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from console.services.hub import LogLine
 from console.services.recorder import Recorder
 from console.services.recorder_kept import TAIL_LINES
 from console.services.replay import ReplayHub
-from console.services.replay_rows import Source, recording
+from console.services.replay_rows import Row, Source, recording
 from console.telemetry.alarms import AlarmList
 from console.telemetry.frames import Frame
 from console.telemetry.sample import Sample
@@ -155,6 +158,34 @@ async def test_a_cut_recording_is_played_to_where_it_breaks_off_and_says_so(nigh
     assert hub.ended and "breaks off" in hub.replaying.why
     await hub.seek(3600.0)
     assert hub.replaying.why == ""
+
+
+async def test_rows_are_read_beside_the_loop_and_a_seek_that_is_cancelled_loses_none(night: Source) -> None:
+    go_on = threading.Event()
+    assert night.rows_at is not None
+
+    def slowly(place: int) -> Iterator[Row]:
+        assert go_on.wait(10), "the loop stood still while the file was read"
+        assert night.rows_at is not None
+        yield from night.rows_at(place)
+
+    hub = ReplayHub(replace(night, rows_at=slowly), ManualClock(0.0))
+    first = asyncio.create_task(hub.seek(4.4 * 3600))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert hub.replaying.seeking is not None
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled() and not go_on.is_set()
+    again = asyncio.create_task(hub.seek(4.4 * 3600))
+    await asyncio.sleep(0)
+    go_on.set()
+    await again
+    whole = ReplayHub(replace(night, checkpoints=()), ManualClock(0.0))
+    await whole.seek(4.4 * 3600)
+    assert picture(hub) == picture(whole)
+    await hub.close()
+    await asyncio.wait_for(hub.seek(0.0), 30)  # what is closed plays nothing more, and nobody waits for it
 
 
 async def test_a_checkpoint_of_no_sense_is_passed_over(night: Source) -> None:
