@@ -29,6 +29,7 @@ from console.boot.events import (
     StopStarted,
 )
 from console.boot.state import GONE, STOP_STEPS, BootState, Phase, RankState, Step
+from console.enginelog.causes_model import runs
 
 TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
 # What is said of a node that does not answer; over as soon as it does.
@@ -347,13 +348,25 @@ def _first_death(state: BootState, at: float) -> BootState:
     return replace(
         state,
         phase=Phase.FAILED,
-        failed_why=_died(first),
+        failed_why=_died_alike(state, first) or _died(first),
         failed_rank=first.rank,
         failed_node=first.node,
         failed_by_death=True,
         ended_at=state.ended_at if state.ended_at is not None else at,
         asks=(),
     )
+
+
+def _died_alike(state: BootState, first: RankState) -> str:
+    """All of those that say the same cause of themselves, where they ended with the same word; else nothing."""
+    alike = state.cause.ranks if state.cause is not None else ()
+    if state.cause is None or len(alike) < 2 or first.rank not in alike or first.oom_killed:
+        return ""
+    ends = {(r.status, r.exit_code) for r in state.ranks if r.rank in alike}
+    if len(ends) > 1 or first.status == "absent" or first.exit_code is None:
+        return ""
+    whole = len(alike) == len(state.ranks)
+    return f"{f'all {len(alike)} ranks' if whole else f'ranks {runs(alike)}'} ended with exit code {first.exit_code}"
 
 
 def _ended(rank: RankState, at: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from console.boot.compare import Record
 from console.boot.figures import unseen_text
 from console.boot.spread import Spread, merged, spread_of_json, winner
+from console.enginelog.causes_model import who_of
 
 # Under this a node is near the point at which a GB10 stops answering (memory-gb10: keep 4 GiB and more).
 LOW_GIB: Final = 4.0
@@ -73,11 +74,12 @@ class ReportBoot:
     @property
     def why(self) -> str:
         said = str(self.cause.get("sentence") or self.text("failed_why"))
-        rank, node = self.cause.get("rank"), self.cause.get("node")
+        rank, node, ranks, of = (self.cause.get(key) for key in ("rank", "node", "ranks", "of"))
         if not said or self.shown_verdict == "served":
             return "" if self.outcome == "served" else self.outcome_why
         named = rank is None or f"rank {rank}" in said.lower()
-        return said if named else f"rank {rank}{f' on {node}' if node else ''}: {said}"
+        same = [r for r in ranks if isinstance(r, int)] if isinstance(ranks, list) else []
+        return said if named else f"{who_of(rank, node, same, of)}: {said}"
 
     @property
     def lowest_bytes(self) -> int | None:

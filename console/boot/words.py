@@ -7,6 +7,7 @@ from typing import Final
 
 from console.boot.events import Cause, EtaChanged
 from console.boot.state import BootState, Phase, RankState
+from console.enginelog.causes_model import runs
 from console.enginelog.stages_model import Stage
 
 # How the detail of a `stopped` node begins whose ended containers were left there, and how it goes on.
@@ -37,14 +38,7 @@ def victims_in_words(cause: Cause, ranks: Iterable[int]) -> str:
     rows = sorted(set(cause.victims) & set(ranks))
     if not rows:
         return ""
-    runs: list[list[int]] = []
-    for rank in rows:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-    return f"rank{'s' if len(rows) > 1 else ''} {text} fell because of it"
+    return f"rank{'s' if len(rows) > 1 else ''} {runs(rows)} fell because of it"
 
 
 def expected(eta: EtaChanged, when: Callable[[float], str]) -> str:

@@ -77,5 +77,7 @@ def _tell(diagnosis: Diagnosis, out: Out) -> None:
 
 
 def _where(cause: Cause) -> str:
-    rank = "a rank that the log does not name" if cause.rank is None else f"rank {cause.rank}"
+    if cause.rank is not None:
+        return cause.who
+    rank = "a rank that the log does not name"
     return f"{rank} on {cause.node}" if cause.node else rank

@@ -14,7 +14,7 @@ from console.boot.awaited import awaited
 from console.boot.figures import elapsed_text, ready_by, ready_seconds, ready_text
 from console.boot.state import BootState
 from console.boot.to_json import deployment_json, stamp
-from console.boot.words import expected_now, out_of_sight, phase_word, stage_now
+from console.boot.words import expected_now, out_of_sight, phase_word, stage_now, victims_in_words
 from console.cli.follow import tell_notices
 from console.cli.guard_lines import guard_json, guard_lines
 from console.cli.out import Out
@@ -137,6 +137,9 @@ def _tell_boot(boot: BootState, now: float, out: Out) -> None:
     if boot.failed_why:
         out.line(f"  failed    {boot.failed_why}")
     if boot.cause is not None:
+        if boot.cause.who:
+            fell = victims_in_words(boot.cause, [r.rank for r in boot.ranks])
+            out.line(f"  who       {'; '.join(part for part in (boot.cause.who, fell) if part)}")
         out.line(f"  why       {boot.cause.sentence}")
         out.line(f"  what now  {boot.cause.action}")
     if boot.smoke_why:

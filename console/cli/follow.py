@@ -124,7 +124,7 @@ class Teller:
         return expected(event, minute) if event.eta_at is not None or event.in_time is not None else ""
 
     def _cause(self, event: CauseFound) -> str:
-        who = f" (rank {event.cause.rank} on {event.cause.node})" if event.cause.rank is not None else ""
+        who = f" ({event.cause.who})" if event.cause.who else ""
         text = f"cause: {event.cause.sentence}{who}"
         if text == self._told:
             return ""
@@ -253,7 +253,7 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
     elif state.phase is Phase.FAILED:
         out.line(f"failed after {took}: {state.failed_why}")
         if state.cause is not None:
-            who = "" if state.cause.rank is None else f"rank {state.cause.rank} on {state.cause.node}"
+            who = state.cause.who
             fell = victims_in_words(state.cause, [r.rank for r in state.ranks])
             if who or fell:
                 out.line(f"  who       {'; '.join(part for part in (who, fell) if part)}")

@@ -10,7 +10,7 @@ from console.enginelog import causes_log, causes_serving, causes_states, causes_
 from console.enginelog.causes_finding import Finding, Tier, state_finding
 from console.enginelog.causes_model import Cause, Diagnosis, Verdict
 from console.enginelog.causes_time import Clock
-from console.enginelog.causes_victims import blamed_quiet, by_complaint, dead_or_complaining
+from console.enginelog.causes_victims import blamed_quiet, by_complaint, dead_or_complaining, same_of_itself
 from console.enginelog.evidence import ContainerState, Evidence, RankEvidence
 from console.enginelog.stages_model import Stage
 
@@ -48,9 +48,13 @@ def find_cause(evidence: Evidence) -> Diagnosis:
         return Diagnosis(_calm(evidence, stopped is not None), None, _others([*found, *notes], None, ()))
     if first.tier is Tier.WRAPPER and first.cls == "cause_not_in_log" and _cut_short(evidence, first):
         return Diagnosis(Verdict.FAILED, None, _others(found, None, ()))
-    victims = dead_or_complaining(evidence, found, first)
+    same = same_of_itself(found, first)
+    victims = dead_or_complaining(evidence, found, first, same)
+    alike = first.cls
     first = _at_serving(evidence, first, ready)
-    return Diagnosis(_verdict(first, found), first.cause(victims), _others(found, first, victims))
+    rest = [f for f in found if f.cls != alike or f.rank not in same]
+    known = evidence.world_size or len({r.rank for r in evidence.ranks if r.rank is not None})
+    return Diagnosis(_verdict(first, found), first.cause(victims, same, known or None), _others(rest, first, victims))
 
 
 def _cut_short(evidence: Evidence, wrapper: Finding) -> bool:

@@ -52,7 +52,7 @@ class Finding:
     def order(self) -> tuple[float, int]:
         return (self.moment if self.moment is not None else float("inf"), self.index if self.index is not None else -1)
 
-    def cause(self, victims: tuple[int, ...] = ()) -> Cause:
+    def cause(self, victims: tuple[int, ...] = (), ranks: tuple[int, ...] = (), of: int | None = None) -> Cause:
         return Cause(
             self.cls,
             self.sentence,
@@ -65,6 +65,8 @@ class Finding:
             self.evidence[:MAX_EVIDENCE],
             victims,
             self.at,
+            ranks if len(ranks) > 1 else (),
+            of,
         )
 
 

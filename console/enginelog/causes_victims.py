@@ -56,13 +56,23 @@ def by_complaint(evidence: Evidence, victims: Sequence[Finding]) -> Finding | No
     return None
 
 
-def dead_or_complaining(evidence: Evidence, found: Sequence[Finding], first: Finding) -> tuple[int, ...]:
-    """Ranks other than the cause's own that ended, gave up, or complained."""
+def same_of_itself(found: Sequence[Finding], first: Finding) -> tuple[int, ...]:
+    """The ranks whose own logs prove the same cause of themselves, the cause's own among them."""
+    if first.tier is not Tier.PROOF or first.rank is None or not first.known:
+        return ()
+    alike = {f.rank for f in found if f.tier is Tier.PROOF and f.cls == first.cls and f.rank is not None}
+    return tuple(sorted({first.rank, *(r for r in alike if r is not None)}))
+
+
+def dead_or_complaining(
+    evidence: Evidence, found: Sequence[Finding], first: Finding, same: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Ranks other than the cause's own that ended, gave up, or complained. same: those that prove it of themselves."""
     ranks = {f.rank for f in found if f.tier in (Tier.WRAPPER, Tier.VICTIM, Tier.SYMPTOM)}
     for where in evidence.ranks:
         if isinstance(where.container, ContainerState) and where.container.ended:
             ranks.add(where.rank)
-    return tuple(sorted(r for r in ranks if r is not None and r != first.rank))
+    return tuple(sorted(r for r in ranks if r is not None and r != first.rank and r not in same))
 
 
 def blamed_quiet(evidence: Evidence, found: Sequence[Finding], waits: Finding) -> Finding:

@@ -295,7 +295,7 @@ def why_failed(state: BootState) -> str:
     cause = state.cause
     if cause is None or not cause.sentence:
         return state.failed_why
-    return f"rank {cause.rank} on {cause.node}: {cause.sentence}" if cause.rank is not None else cause.sentence
+    return f"{cause.who}: {cause.sentence}" if cause.who else cause.sentence
 
 
 def edge_text(edge: Edge) -> str:

@@ -44,7 +44,7 @@ def _cause(state: BootState) -> str:
     if cause is None:
         return ""
     named = cause.rank is None or f"rank {cause.rank}" in cause.sentence.lower()
-    rank = "" if named else f"rank {cause.rank}{f' on {cause.node}' if cause.node else ''}: "
+    rank = "" if named else f"{cause.who}: "
     return f"{rank}{cause.sentence}"
 
 

@@ -164,6 +164,8 @@ def failure_lines(boot: BootState, width: int, height: int, glyphs: Glyphs, keys
     rank = cause.rank if cause is not None and cause.rank is not None else boot.failed_rank
     node = cause.node if cause is not None and cause.node is not None else boot.failed_node
     who = f"rank {rank}, {safe(node or '?')}" if rank is not None else safe(node) if node else "the launch itself"
+    if cause is not None and len(cause.ranks) > 1:
+        who = safe(cause.who)
     victims = _victims(boot, cause, width - LABEL - 2)
     evidence = cause.evidence if cause is not None else ()
     # What is left after one line each for who, when, victims and two for what now goes to why and the evidence.
@@ -223,7 +225,10 @@ def _when(boot: BootState, cause: Cause | None) -> str:
         stage = rank.stage.word if rank is not None and rank.stage is not None else "before its first stage"
     if at is None:
         return safe(stage)
-    return f"{safe(stage)}, {clock_span(at - boot.launched_at)} after the launch ({hhmmss(at)})"
+    if boot.ended_at is None:
+        return f"{safe(stage)}, at {hhmmss(at)}"
+    # The cause is older than the end that it brought, and commands say "failed after" of the end.
+    return f"{safe(stage)}, at {hhmmss(at)}; failed after {elapsed_text(boot, boot.ended_at)}"
 
 
 def _victims(boot: BootState, cause: Cause | None, width: int) -> str:

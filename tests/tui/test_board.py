@@ -106,7 +106,7 @@ def test_a_failure_fits_whole(width: int, height: int) -> None:
     lines = failure_lines(v.failed(NOW), width, height, UNICODE, key_signs())
     assert len(lines) <= height
     text = "\n".join(plain(line) for line in lines)
-    for words in ("rank 5, dgx6", "exited 1", "nccl, 11:59 after the launch", "Free memory on dgx6", "ValueError: Free",
+    for words in ("rank 5, dgx6", "exited 1", "failed after 12:01", "Free memory on dgx6", "ValueError: Free",
                   "Lower --gpu-memory-utilization", "fell because of it", "[e] edit"):  # fmt: skip
         assert words in text
 
