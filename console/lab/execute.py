@@ -15,6 +15,7 @@ from console.lab.light import LightProbe, order_of
 from console.lab.light_commands import plain_answer
 from console.lab.streams import drain, drain_terminal, feed_pipe, feed_terminal, signal_group
 from console.lab.world import LabNode
+from console.transport.framing import peeled
 
 _BLOCK: Final = 1 << 16
 _MARK: Final = "NIGHTDECK_LAB_SESSION"
@@ -81,13 +82,15 @@ class Executor:
     async def run(self, node: LabNode, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """One command, or a shell. Its exit status goes back as it is; a signal as a signal."""
         await node.moving.wait()
-        order = order_of(channel.command) if self._light else None
+        mark, line = peeled(channel.command) if self._light and channel.command is not None else (b"", None)
+        order = order_of(line)
         if order is not None:
+            channel.stdout.write(mark)
             await self._answer_probe(node, LightProbe(node, order, self.docker_socket(node)), channel)
             return
-        said = plain_answer(node, channel.command) if self._light else None
+        said = plain_answer(node, line)
         if said is not None:
-            channel.stdout.write(said)
+            channel.stdout.write(mark + said)
             channel.exit(0)
             return
         node.on_command()

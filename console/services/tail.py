@@ -195,7 +195,7 @@ class Tail:
                 if not self._follow:
                     self.done.set()
                     return
-                slow = error.trouble in (Trouble.SILENT, Trouble.HOST_KEY, Trouble.AUTH, Trouble.CONFIG)
+                slow = error.trouble in (Trouble.SILENT, Trouble.HOST_KEY, Trouble.AUTH, Trouble.CONFIG, Trouble.SHELL)
                 await asyncio.sleep(_RETRY_S[-1] if slow else _RETRY_S[min(tries, len(_RETRY_S) - 1)])
                 tries += 1
                 continue

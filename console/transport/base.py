@@ -24,6 +24,7 @@ class Trouble(StrEnum):
     DEADLINE = "deadline"  # the command outlived its limit
     CHANNEL = "channel"  # sshd refused a channel
     TOO_MUCH = "too_much"  # the command printed more than the limit
+    SHELL = "shell"  # logged in, and the login shell ended before the command began
     CONFIG = "config"  # ssh configuration or key file cannot be used
 
 
@@ -87,6 +88,8 @@ class ByteChannel(Protocol):
 
 class Link(Protocol):
     """One node, one connection kept open and opened again when needed; never blocks another node's link.
+
+    Output is the command's own: what a login shell's rc files print before it is dropped, on both outputs.
 
     Every call has a deadline, opening the connection included. A non-zero exit is a result, not an error.
     argv is quoted once, inside the transport; nothing in it is ever read as shell code."""

@@ -14,7 +14,7 @@ from console.base.clock import Clock
 from console.base.text import clean_line
 from console.cluster.model import Node
 from console.transport.base import ByteChannel, Completed, Stream, TransportError, Trouble
-from console.transport.quoting import command_line
+from console.transport.framing import framed_line, new_mark
 from console.transport.ssh_channel import SshByteChannel, channel_error
 from console.transport.ssh_config import route_to
 from console.transport.ssh_dial import Gate, Opened, dial, no_gate
@@ -94,20 +94,22 @@ class SshLink:
         await self._within(timeout, self._connection(timeout), "the connection was not open")
 
     async def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"", limit: int = 4 << 20) -> Completed:
-        line = command_line(wrapped(argv, len(stdin)))
+        mark = new_mark()
+        line = framed_line(wrapped(argv, len(stdin)), mark)
         async with self._slot(self._channels, timeout, "channels") as left:
-            return await self._within(left, self._run(line, left, stdin, limit), "the command did not end")
+            return await self._within(left, self._run(line, mark, left, stdin, limit), "the command did not end")
 
     @asynccontextmanager
     async def stream(
         self, argv: Sequence[str], *, stdin: bytes = b"", interactive: bool = False, open_timeout: float = 15.0
     ) -> AsyncIterator[Stream]:
-        line = command_line(argv if interactive else wrapped(argv, len(stdin)))
+        mark = new_mark()
+        line = framed_line(argv if interactive else wrapped(argv, len(stdin)), mark)
         async with (
             self._slot(self._streams, open_timeout, "streams") as left,
             self._slot(self._channels, left, "channels") as left,
         ):
-            session = await self._within(left, self._session(line, left), "no channel was open")
+            session = await self._within(left, self._session(line, mark, left), "no channel was open")
             try:
                 session.feed(stdin)
                 yield SshStream(session, interactive=interactive)
@@ -236,17 +238,19 @@ class SshLink:
 
     # -- channels --
 
-    async def _run(self, line: str, timeout: float, stdin: bytes, limit: int) -> Completed:
-        session = await self._session(line, timeout)
+    async def _run(self, line: str, mark: str, timeout: float, stdin: bytes, limit: int) -> Completed:
+        session = await self._session(line, mark, timeout)
         try:
             session.feed(stdin)
             return session.completed(await session.collect(limit))
         finally:
             session.abort()
 
-    async def _session(self, line: str, timeout: float) -> CommandSession:
+    async def _session(self, line: str, mark: str, timeout: float) -> CommandSession:
         async def open_on(conn: asyncssh.SSHClientConnection) -> CommandSession:
-            _, session = await conn.create_session(lambda: CommandSession(self.node), line, encoding=None)
+            _, session = await conn.create_session(
+                lambda: CommandSession(self.node, mark.encode()), line, encoding=None
+            )
             return session  # type: ignore[return-value]  # create_session's type forgets the factory's
 
         return await self._on_connection(timeout, open_on, lambda s: s.abort(), "a session")

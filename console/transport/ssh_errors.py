@@ -134,6 +134,19 @@ def _through_jump(attempt: Attempt, error: asyncssh.ChannelOpenError, said: str)
     return attempt.error(Trouble.UNREACHABLE, f"{where}: cannot be reached from the jump host ({said})")
 
 
+def shell_refused(node: str, status: int | None, signal: str | None, said: str) -> TransportError:
+    """The connection stands, and the account's login shell ended before it came to the command."""
+    ended = f"exit status {status}" if status is not None else f"signal {signal}"
+    words = f"it said: {clean_line(said, limit=200)}" if said else "it said nothing, as /bin/false does"
+    return TransportError(
+        Trouble.SHELL,
+        f"the account's login shell refuses commands: it ended with {ended} before the command began; {words}",
+        node=node,
+        remedy="on the node, `getent passwd USER` names the shell, and `chsh` changes it; an rc file or a forced "
+        "command may also end it",
+    )
+
+
 def auth_error(attempt: Attempt, said: str) -> TransportError:
     """Permission denied, with the keys that were offered and those that could not be."""
     tried = f"offered {', '.join(attempt.tried)}" if attempt.tried else "no usable key was found"

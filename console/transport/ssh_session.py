@@ -13,6 +13,8 @@ from asyncssh.constants import EXTENDED_DATA_STDERR
 from console.base.errors import UsageError
 from console.base.text import clean_line
 from console.transport.base import Completed, TransportError, Trouble
+from console.transport.framing import Unframer
+from console.transport.ssh_errors import shell_refused
 
 BLOCK_BYTES: Final = 64 * 1024
 # Held here before the channel is paused; the channel's own window (2 MiB) comes on top.
@@ -39,10 +41,14 @@ class Tail:
 
 class CommandSession(asyncssh.SSHClientSession[bytes]):
     """Callbacks of a channel turned into blocks and an end. Own session rather than asyncssh's process: that one
-    ends without an error when the connection is lost, and gives no say over what is held."""
+    ends without an error when the connection is lost, and gives no say over what is held.
 
-    def __init__(self, node: str) -> None:
+    mark: what the command line prints on both outputs before the command's own; all before it is dropped."""
+
+    def __init__(self, node: str, mark: bytes = b"") -> None:
         self.node = node
+        self._out = Unframer(mark)
+        self._err = Unframer(mark)
         self._chan: asyncssh.SSHClientChannel[bytes] | None = None
         self._blocks: deque[bytes] = deque()
         self._held = 0
@@ -63,8 +69,9 @@ class CommandSession(asyncssh.SSHClientSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype == EXTENDED_DATA_STDERR:
-            self._stderr.add(data)
+            self._stderr.add(self._err.take(data))
             return
+        data = self._out.take(data)
         for at in range(0, len(data), BLOCK_BYTES):
             self._blocks.append(data[at : at + BLOCK_BYTES])
         self._held += len(data)
@@ -137,7 +144,7 @@ class CommandSession(asyncssh.SSHClientSession[bytes]):
 
     def completed(self, stdout: bytes = b"") -> Completed:
         """How it ended. Raises TransportError(LOST) when the channel closed without saying how the command ended:
-        asyncssh itself reports that as a normal end."""
+        asyncssh itself reports that as a normal end. SHELL when the login shell ended before the command began."""
         if self._status is None and self._signal is None:
             said = clean_line(str(self._lost), limit=200) if self._lost else "the channel closed"
             raise TransportError(
@@ -145,6 +152,8 @@ class CommandSession(asyncssh.SSHClientSession[bytes]):
                 f"the connection broke while the command ran ({said}); how it ended is not known",
                 node=self.node,
             )
+        if not self._out.begun:
+            raise shell_refused(self.node, self._status, self._signal, self._err.noise or self._out.noise)
         return Completed(self._status, stdout, self._stderr.take(), self._signal)
 
     @property

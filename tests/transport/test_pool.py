@@ -17,6 +17,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.model import Cluster, Node
 from console.services.facts import gather_facts
 from console.transport.base import Link, TransportError
+from console.transport.framing import peeled
 from console.transport.pool import ConnectGate, LinkFleet, make_fleet
 from console.transport.ssh_config import resolve
 from tests.transport.sshd import Sshd
@@ -44,7 +45,8 @@ async def test_sixty_four_hosts_half_of_them_wedged() -> None:
             return False
 
     async def handle(process: asyncssh.SSHServerProcess[str]) -> None:
-        process.stdout.write("ok")
+        mark, _ = peeled(process.command or "")
+        process.stdout.write(f"{mark.decode()}ok")
         process.exit(0)
 
     key = asyncssh.generate_private_key("ssh-ed25519")
