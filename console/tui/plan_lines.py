@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from console.base.findings import Finding, Severity
 from console.base.secrets import mask_argv, mask_env, mask_text
+from console.plan.masked import visible
 from console.plan.model import Plan, RankPlan
 from console.tui.figures import GIB, clock_span, gib
 from console.tui.glyphs import Glyphs
@@ -207,7 +208,7 @@ def _commands(plan: Plan, head: RankPlan, width: int) -> list[Line]:
     out += _argv(plan, head, width)
     out += [(), ((" its environment", "title"),)]
     for key, value in sorted(mask_env(head.env).items()):
-        text = mask_text(safe(value, limit=1000), plan.secrets)
+        text = mask_text(safe(visible(value), limit=1000), plan.secrets)
         out += wrap_spans((f"  {safe(key)}=", "dim"), text, "text", width, limit=4)
     return out
 
@@ -216,7 +217,7 @@ def _argv(plan: Plan, rank: RankPlan, width: int) -> list[Line]:
     """One flag a line with its values, masked."""
     rows: list[str] = []
     for word in mask_argv(rank.argv):
-        text = mask_text(safe(word, limit=2000), plan.secrets)
+        text = mask_text(safe(visible(word), limit=2000), plan.secrets)
         if text.startswith("-") or not rows:
             rows.append(text)
         else:

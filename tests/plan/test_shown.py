@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from console.plan.folded import folded
-from console.plan.masked import command_lines
+from console.plan.masked import command_lines, visible
 from console.plan.to_json import plan_json
 from tests.plan.build import all_facts, plan_of, safe, seed, sparks, tiny
 
@@ -76,3 +76,22 @@ def test_one_rank_has_nothing_that_differs() -> None:
     recipe = tiny(required_nodes=1, tensor_parallel_size=1)
     lines = folded(plan_of(recipe, sparks(), all_facts(sparks())))
     assert lines[0] == "# tiny-cpu-b11: 1 rank, head dgx1" and not [x for x in lines if "the other" in x]
+
+
+HIDDEN = "$(id)\nB\t\x1b[31m\\n'x\u202e7\x0701"
+
+
+def test_what_a_screen_hides_is_written_out_and_reads_back() -> None:
+    recipe = tiny(args=("--served-model-name", "tiny"), env={"A": HIDDEN})
+    plan = plan_of(recipe, sparks())
+    text = "\n".join(line for line in folded(plan) if not line.startswith("#"))
+    assert r"$'A=$(id)\nB\t\033[31m\\n\'x\342\200\2567\00701'" in text
+    assert text.replace("\n", "").isprintable()
+    done = subprocess.run(
+        ["bash", "-c", f"set -- {text}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True, timeout=20
+    )
+    assert tuple(done.stdout.decode().split("\0")[:-1]) == plan.ranks[0].argv
+
+
+def test_plain_text_is_shown_as_it_is() -> None:
+    assert [visible(t) for t in ("it's $HOME", "ü 模", "a\nb")] == ["it's $HOME", "ü 模", "$'a\\nb'"]
