@@ -30,7 +30,7 @@ def bisect(args: argparse.Namespace, world: World, out: Out) -> int:
     elif words in ([], ["status"]):
         trial = search.status()
     elif len(words) == 2:
-        trial = search.start(words[0], words[1], one_by_one=args.one_by_one)
+        trial = search.start(words[0], words[1], one_by_one=args.one_by_one, by_hand=args.by_hand)
     else:
         raise UsageError("bisect GOOD BAD, or bisect good|bad|status|reset")
     if out.as_json:

@@ -85,6 +85,12 @@ def _compare(add: Add) -> None:
         "(default: status)",
     )
     p.add_argument("--one-by-one", action="store_true", help="one change at a time (default: halves)")
+    p.add_argument(
+        "--by-hand",
+        action="store_true",
+        help="good and bad are what you say, as slow or wrong answers (default: refused where the bad boot served, or "
+        "the good one failed)",
+    )
 
     p = add(
         "measure",

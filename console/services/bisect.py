@@ -20,6 +20,7 @@ from console.recipe.override import unmasked, with_source
 from console.services.compare import recipe_as_run
 
 STATE: Final = "bisect.json"
+FAILED: Final = ("failed", "serving_bad", "degraded")
 GetRecipe = Callable[[str], Recipe]
 
 
@@ -43,11 +44,16 @@ class Bisecting:
         self._index = index
         self._get = get
 
-    def start(self, good: str, bad: str, *, one_by_one: bool = False) -> Trial:
-        """Raises UsageError: a search is under way, a boot is unknown, its recipe is not kept, or nothing differs."""
-        if (self._folder / STATE).exists():
+    def start(self, good: str, bad: str, *, one_by_one: bool = False, by_hand: bool = False) -> Trial:
+        """by_hand: good and bad are the operator's own words, so what the ledger says of the ends does not count.
+
+        Raises UsageError: a search is under way, a boot is unknown, its recipe is not kept, nothing differs, or the
+        ledger says the opposite of an end."""
+        if (self._folder / STATE).exists() and self._read().culprit is None:
             raise UsageError("a bisect is under way", remedy="`nightdeck bisect status`, or `nightdeck bisect reset`")
         first, second = self._index.find(good).entry, self._index.find(bad).entry
+        if not by_hand:
+            _believable(first, second)
         search = begin(
             first.id,
             second.id,
@@ -134,6 +140,15 @@ class Bisecting:
             return _bisect(row)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{STATE} is damaged", remedy="`nightdeck bisect reset`") from error
+
+
+def _believable(good: BootEntry, bad: BootEntry) -> None:
+    """Raises UsageError: whatever such a search ended with, it would be no cause of a failure."""
+    remedy = "--by-hand where you judge by something else, as a speed or an answer"
+    if bad.summary.get("ready_s") is not None and bad.summary.get("state") not in FAILED:
+        raise UsageError(f"boot {bad.number} served, so nothing broke it", remedy=remedy)
+    if good.summary.get("ready_s") is None and good.summary.get("state") in FAILED:
+        raise UsageError(f"boot {good.number} never served, so it is no good end", remedy=remedy)
 
 
 def _cause(entry: BootEntry) -> str:

@@ -102,9 +102,11 @@ def test_two_boots_compared_measured_and_kept(small: Callable[..., Ran], tmp_pat
     assert not any(b"hf_abcdefghijkl" in data for data in texts.values())
     assert run("boots", "export", "2", "-o", str(archive)).code == 2  # never over a file that is there
 
-    begun = run("--json", "bisect", "1", "2").json
+    served = run("bisect", "1", "2")
+    assert served.code == 2 and "boot 2 served, so nothing broke it" in served.err
+    begun = run("--json", "bisect", "1", "2", "--by-hand").json
     assert begun["culprit"] == "flag --max-num-seqs" and begun["recipe"] is None
-    assert run("bisect", "1", "2").code == 2
+    assert run("bisect", "1", "2", "--by-hand").code == 0  # one that has found what it looked for is not under way
     assert "it is: flag --max-num-seqs\n  --max-num-seqs 8 -> 16\n" in run("bisect").out
     assert run("bisect", "reset").code == 0 and run("bisect").code == 2
 
