@@ -161,9 +161,7 @@ def _failing(evidence: Evidence, found: Sequence[Finding]) -> bool:
         return True
     if evidence.stall_signs or evidence.deadline_passed:
         return True
-    return any(isinstance(r.container, ContainerState) and r.container.ended for r in evidence.ranks) or any(
-        causes_states.has_container(r) is False for r in evidence.ranks
-    )
+    return any(causes_states.fell(r, evidence.stop_at) for r in evidence.ranks)
 
 
 def _of_the_world(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:

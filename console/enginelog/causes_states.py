@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Final
 
 from console.base.absent import Absent
 from console.base.text import clean_line
 from console.enginelog.causes_finding import Finding, Tier, state_finding
+from console.enginelog.causes_kernel import Whose, whose
 from console.enginelog.causes_memory import of_guard, ran_out, with_samples
 from console.enginelog.evidence import ContainerState, RankEvidence
 from console.enginelog.signatures import matches
@@ -25,17 +25,11 @@ _NO_BANNER: Final = ("banner", "silent", "accepts")
 _SHOWN: Final = 400
 _CAUSES: Final = frozenset({Kind.CAUSE})
 _OF_KERNEL: Final = frozenset({Kind.CAUSE, Kind.SYMPTOM})
-_OOM_VICTIM: Final = re.compile(r"Killed process \d{1,10} \(([^)\n]{1,40})\)")
-# Names that the kernel knows processes of an engine by: its own titles, its interpreter's threads, its compilers.
-_ENGINE_PROCESS: Final = re.compile(
-    r"vllm|sglang|python|pt_|ray|ninja|nvcc|cicc|ptxas|cudafe|cc1plus|c\+\+|g\+\+|gcc|clang|ld|triton|cuda|docker-init|tini",
-    re.IGNORECASE,
-)
 
 
 def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
     """Findings of one rank's surroundings. stopped: when the boot was stopped on purpose (epoch s)."""
-    out = [*_of_launch(where), *_of_kernel(where)]
+    out = [*_of_launch(where), *_of_kernel(where, stopped)]
     if where.guard:
         out.append(of_guard(where))
     if where.rebooted:
@@ -143,27 +137,46 @@ def _of_launch(where: RankEvidence) -> list[Finding]:
     ]
 
 
-def _of_kernel(where: RankEvidence) -> list[Finding]:
-    telling = _most_telling(where, "\n".join(where.kernel), _ended_at(where), "", _OF_KERNEL)
+def _of_kernel(where: RankEvidence, stopped: float | None) -> list[Finding]:
+    ours = [line for line in where.kernel if whose(where, line) in (Whose.OURS, Whose.LIKELY)]
+    telling = _most_telling(where, "\n".join(ours), _ended_at(where), "", _OF_KERNEL)
+    telling = telling or _most_telling(where, "\n".join(where.kernel), _ended_at(where), "", _OF_KERNEL)
     if telling is None:
         return []
     found, kind, line = telling
-    # What the kernel wrote may be about another process: it counts where the rank is gone, and not another by name.
+    # What the kernel wrote may be about another process: it counts where the rank is gone, and it is not another's.
     # That a CPU or a file server stood still for a while is a note, whoever ended.
-    gone = isinstance(where.container, ContainerState) and where.container.ended and kind is Kind.CAUSE
-    victim = _OOM_VICTIM.search(line)
-    ours = victim is None or _ENGINE_PROCESS.match(victim[1]) is not None
-    if gone and ours:
+    by = whose(where, line)
+    if kind is Kind.CAUSE and where.container is not None and fell(where, stopped) and by in (Whose.OURS, Whose.LIKELY):
         return [found]
-    weight = 50 if ours else 30
+    # A note of 50 and more may become the cause of a boot that nothing else explains.
+    weight = {Whose.OTHERS: 30, Whose.MAYBE: 45}.get(by, 50)
     return [
         state_finding(where, found.cls, found.sentence, tier=Tier.LOOSE, weight=weight, evidence=found.evidence),
     ]
 
 
+def fell(where: RankEvidence, stopped: float | None) -> bool:
+    """The rank's container ended or is gone, and no stop of the boot did that. stopped: epoch s."""
+    if where.container is None:
+        return stopped is None or where.fell_before_stop is True
+    ended = isinstance(where.container, ContainerState) and where.container.ended
+    return ended and not ended_by_stop(where, stopped)
+
+
+def ended_by_stop(where: RankEvidence, stopped: float | None) -> bool:
+    """The container ended because the boot was stopped: it had not ended when that began. stopped: epoch s."""
+    box = where.container
+    if stopped is None or not isinstance(box, ContainerState) or not box.ended:
+        return False
+    if where.fell_before_stop is not None:
+        return not where.fell_before_stop
+    return box.finished_at is None or box.finished_at + where.clock_offset_s > stopped - 1.0
+
+
 def _of_container(where: RankEvidence, box: ContainerState, stopped: float | None) -> list[Finding]:
     at = box.finished_at
-    if stopped is not None and box.ended and (at is None or at > stopped - 1.0):
+    if ended_by_stop(where, stopped):
         return []
     if box.error and (box.status == "created" or box.exit_code in (125, 126, 127, 128)):
         found = _of_words(where, box.error, at or box.started_at, "container")

@@ -85,6 +85,8 @@ def _rank(rank: int, value: Mapping[str, Any]) -> RankEvidence:
         guard=_words(value.get("guard"), 500),
         addresses=_texts(addresses),
         clock_offset_s=_number(value.get("clock_offset_s")) or 0.0,
+        container_id=_words(value.get("container_id"), 128),
+        pids=_pids(value.get("pids")),
     )
 
 
@@ -149,6 +151,11 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         return ()
     return tuple(_words(line, 500) for line in value[:2000] if isinstance(line, str))
+
+
+def _pids(value: object) -> frozenset[int]:
+    rows = value[:1000] if isinstance(value, list) else ()
+    return frozenset(p for row in rows if (p := _whole(row)) is not None)
 
 
 def _words(value: object, limit: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from console.base.absent import Absent
 from console.enginelog.evidence import Answer, ContainerState, Evidence, RankEvidence
+
+_MAX_PIDS: Final = 1000
 
 
 def write_states(evidence: Evidence, containers: Mapping[int, str]) -> dict[str, Any]:
@@ -59,6 +61,10 @@ def _rank(where: RankEvidence, name: str | None) -> dict[str, Any]:
             out[key] = True
     if where.kernel:
         out["kernel"] = list(where.kernel)
+        if where.container_id:
+            out["container_id"] = where.container_id
+        if where.pids:
+            out["pids"] = sorted(where.pids)[:_MAX_PIDS]
     return out
 
 

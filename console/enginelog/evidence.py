@@ -134,9 +134,13 @@ class RankEvidence:
     `unreachable`, `quiet`). available_low_bytes: lowest MemAvailable of the boot; available_low_at: when (epoch s);
     memory_fell_bytes_s: how fast it fell in the seconds before, None where it did not. low_power: a GPU was busy and
     drew next to nothing, as one that spins in a collective does. clock_latched: for long, and at a low clock too.
-    fragmented: free memory lies in small pieces. kernel: lines of the node's kernel log. guard: a memory guard's
-    marker. clock_offset_s: added to docker's stamps of that node. line_offset: physical lines before the first that
-    was read. guessed: rank is only that of a log with a head's lines in it."""
+    fragmented: free memory lies in small pieces. kernel: lines of the node's kernel log since the launch. guard: a
+    memory guard's marker. clock_offset_s: added to docker's stamps of that node. line_offset: physical lines before the
+    first that was read. guessed: rank is only that of a log with a head's lines in it. container_id, pids: the
+    container's own, and processes of it and of the node's GPUs. fell_before_stop: it had ended when the boot was
+    stopped, None where nobody looked. removed: the container ran and was taken away, by no console's stop.
+    rebooted_at: when the node came up again, last_alive_at: its last word before that
+    (epoch s). removed_at: when it was taken away, by its node's clock."""
 
     rank: int | None
     node: str = ""
@@ -162,6 +166,13 @@ class RankEvidence:
     clock_offset_s: float = 0.0
     line_offset: int = 0
     guessed: bool = False
+    container_id: str = ""
+    pids: frozenset[int] = frozenset()
+    fell_before_stop: bool | None = None
+    removed: bool = False
+    removed_at: float | None = None
+    rebooted_at: float | None = None
+    last_alive_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

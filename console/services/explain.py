@@ -50,7 +50,13 @@ class NodeSigns:
         self.lowest_at: float | None = None
         self.fall: float | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
-        self.kernel: list[str] = []
+        self.kernel: dict[tuple[float, str], float] = {}  # (its stamp, text) -> when, epoch s on the console's clock
+        self._alive_at: float | None = None
+        self.rebooted_at: float | None = None
+        self.last_alive_at: float | None = None
+        self.booted_at: float | None = None
+        self.containers: dict[str, str] = {}  # name -> id
+        self.pids: set[int] = set()
         self._offsets: deque[float] = deque(maxlen=_OFFSETS)
         self.rebooted = False
         self.low_power = False
@@ -72,11 +78,11 @@ class NodeSigns:
                 self.lowest = available
                 self.lowest_at = sample.heard_at if known(sample.heard_at) else None
                 self.fall = _fell(self._recent)
-        if known(sample.kernel):
-            self.kernel = [*self.kernel, *(line.text for line in sample.kernel)][-_KERNEL_LINES:]
+        self._heed_kernel(sample)
+        self._heed_processes(sample)
         if known(sample.clock_offset_s):
             self._offsets.append(sample.clock_offset_s)
-        self.rebooted = self.rebooted or sample.rebooted
+        self._heed_boot(sample)
         if known(sample.gpus):
             # A hung collective spins at full utilisation and draws next to nothing (failures 17).
             self.low_power = any(
@@ -87,6 +93,45 @@ class NodeSigns:
         free, high = sample.memory.free_bytes, sample.memory.high_order_bytes
         if known(free) and known(high):
             self.fragmented = free >= FREE_BYTES and high < HIGH_ORDER_BYTES
+
+    def _heed_kernel(self, sample: Sample) -> None:
+        """A line's stamp is of the clock that the probe tells as `node_time`. One that lies in its future is of another
+        kernel's start: when it was written nobody knows, so it proves nothing."""
+        if isinstance(sample.kernel, Absent) or isinstance(sample.heard_at, Absent):
+            return
+        for line in sample.kernel:
+            if isinstance(line.uptime_s, Absent) or line.uptime_s > sample.node_time + 1.0:
+                continue
+            at = sample.heard_at - (sample.node_time - line.uptime_s)
+            self.kernel.setdefault((line.uptime_s, line.text), at)
+        for old in list(self.kernel)[:-_KERNEL_LINES]:
+            del self.kernel[old]
+
+    def kernel_since(self, at: float) -> tuple[str, ...]:
+        """Lines that the kernel wrote after that moment, epoch s."""
+        return tuple(text for (_, text), written in self.kernel.items() if written > at)
+
+    def _heed_processes(self, sample: Sample) -> None:
+        if known(sample.containers):
+            for box in sample.containers.rows:
+                self.containers[box.name] = box.id
+                if known(box.pid):
+                    self.pids.add(box.pid)
+        if known(sample.gpu_apps):
+            self.pids.update(app.pid for app in sample.gpu_apps)
+
+    def _heed_boot(self, sample: Sample) -> None:
+        """When the node came up, and its last word before that."""
+        if isinstance(sample.heard_at, Absent):
+            self.rebooted = self.rebooted or sample.rebooted
+            return
+        if known(sample.uptime_s):
+            self.booted_at = sample.heard_at - sample.uptime_s
+        if sample.rebooted:
+            self.rebooted = True
+            self.rebooted_at = self.booted_at if self.booted_at is not None else sample.heard_at
+            self.last_alive_at = self._alive_at
+        self._alive_at = sample.heard_at
 
     def _latch(self, sample: Sample) -> None:
         """A clock that stays low under load; a moment of it is a load that begins or ends."""
@@ -195,7 +240,7 @@ class Explainer:
             else Answer(state.smoke_ok, error=state.smoke_why if not state.smoke_ok else "", text=state.smoke_text)
         )
         return Evidence(
-            ranks=tuple(self._rank(rank, addresses) for rank in state.ranks),
+            ranks=tuple(self._rank(state, rank, addresses) for rank in state.ranks),
             world_size=len(state.ranks),
             observed_at=now,
             launched_at=state.launched_at,
@@ -208,7 +253,7 @@ class Explainer:
             addresses=addresses,
         )
 
-    def _rank(self, rank: RankState, addresses: Mapping[str, int]) -> RankEvidence:
+    def _rank(self, state: BootState, rank: RankState, addresses: Mapping[str, int]) -> RankEvidence:
         log = self._board.ranks.get(rank.rank)
         collector = self._collectors.get(rank.rank)
         signs = self._signs.get(rank.node, NodeSigns())
@@ -231,10 +276,12 @@ class Explainer:
             low_power=signs.low_power,
             clock_latched=signs.clock_latched,
             fragmented=signs.fragmented,
-            kernel=tuple(signs.kernel),
+            kernel=signs.kernel_since(state.launched_at),
             guard=self._guards.get(rank.node, ""),
             addresses=tuple(a for a, r in addresses.items() if r == rank.rank),
             clock_offset_s=-signs.offset,
+            container_id=signs.containers.get(rank.container, ""),
+            pids=frozenset(signs.pids),
         )
 
 
