@@ -15,6 +15,7 @@ from console.plan.folded import folded
 from console.plan.masked import command_lines
 from console.plan.model import Plan
 from console.plan.preflight import in_words, verdict
+from console.plan.secret_env import how_secrets_travel
 from console.plan.to_json import plan_json
 from console.services.gpu_load import LOAD_S
 
@@ -33,6 +34,8 @@ async def plan(args: argparse.Namespace, world: World, out: Out) -> int:
 
 def show_plan(made: Plan, out: Out, *, full: bool = False) -> None:
     if full:
+        for line in how_secrets_travel(made):
+            out.line(line)
         for rank in made.ranks:
             out.line(f"# rank {rank.rank} on {rank.node}:")
             for line in command_lines(made, rank):

@@ -186,7 +186,7 @@ def spec(command: RunCommand) -> Spec:
         cmd=tuple(command.rest[1:]),
         entrypoint=None if entry is None else tuple(shlex.split(entry[-1])[:1]),
         labels=labels,
-        env=tuple(v if "=" in v else v + "=" for v in command.flags.get("env", [])),
+        env=tuple(v for v in command.flags.get("env", []) if "=" in v),
         host_config=host_config,
         auto_remove=command.on("rm"),
         tty=command.on("tty"),

@@ -28,6 +28,10 @@ def main() -> int:
     words = [environ[b"NIGHTDECK_LAB_NODE"], getcwd().encode()] + [
         a.encode(errors="surrogateescape") for a in sys.argv[1:]
     ]
+    if words[3:4] == [b"run"]:  # `-e NAME` takes the value from the command's own environment
+        for i in range(4, len(words) - 1):
+            if words[i] == b"-e" and words[i + 1] in environ:
+                words[i + 1] += b"=" + environ[words[i + 1]]
     body = b"\0".join(words)
     sock.sendall(len(body).to_bytes(4, "big") + body)
     while True:

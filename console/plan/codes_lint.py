@@ -143,7 +143,7 @@ LINT: Final[tuple[tuple[str, Severity, str, str], ...]] = (
     (
         "secret-in-recipe",
         WARN,
-        "A secret in a recipe is readable in the file, in `ps` and in `docker inspect` on every node.",
+        "A secret in a recipe is readable in its file and in `docker inspect` on every node, one in args in `ps` too.",
         "Use a file on the node that is mounted read-only, or leave the secret out.",
     ),
     (

@@ -49,8 +49,8 @@ def run_argv(
     adapt: Adapt,
 ) -> tuple[str, ...]:
     """The argv that is executed on the node. The engine is the container's main process behind --init; no --rm, so
-    that a dead rank keeps its log; no restart policy, since a rank alone never rejoins. Environment values stand on the
-    command line, so they can be read in `ps` and `docker inspect` on the node; what is shown of it is masked.
+    that a dead rank keeps its log; no restart policy, since a rank alone never rejoins. Environment values can be
+    read in `docker inspect` on the node; those that are secret leave the command line before it is sent (`secret_env`).
     Raises UsageError for an image, a GPU choice or a model that would be read as a flag."""
     for what, word in (("docker_image", recipe.docker_image), ("gpus", recipe.gpus), ("model", recipe.model)):
         if not word or word.startswith("-") or any(c.isspace() or ord(c) < 32 for c in word):

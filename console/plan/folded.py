@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.base.secrets import mask_text
 from console.plan.masked import command_lines
 from console.plan.model import Difference, Plan
+from console.plan.secret_env import how_secrets_travel
 
 
 def folded(plan: Plan) -> tuple[str, ...]:
@@ -16,6 +17,7 @@ def folded(plan: Plan) -> tuple[str, ...]:
     for rank in plan.ranks:
         if rank.is_head and rank.mkdirs:
             lines.append("# folders made before: " + " ".join(rank.mkdirs))
+    lines += how_secrets_travel(plan)
     lines += command_lines(plan, head)
     if count == 1:
         return tuple(lines)

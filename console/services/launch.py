@@ -13,8 +13,9 @@ from console.boot.events import Event, StepChanged
 from console.cluster.model import Cluster
 from console.plan.codes import LIFTED_BY_A_STOP as LIFTED_BY_A_STOP
 from console.plan.model import Plan, RankPlan
+from console.plan.secret_env import argv_without, secret_env
 from console.services.census import Census, Found, take_census
-from console.services.scripts import MKDIR_FAILED, Fence, start_argv
+from console.services.scripts import MKDIR_FAILED, Fence, start_argv, start_input
 from console.services.stop import said_of
 from console.transport.base import Completed, Fleet, TransportError
 
@@ -151,9 +152,11 @@ class Launch:
 
     async def _start(self, step: str, rank: RankPlan) -> None:
         self.results[rank.node] = ("unknown", "asked, not answered yet")
+        hidden = secret_env(self._plan, rank)
         try:
+            words = start_argv(rank.mkdirs, argv_without(rank, hidden), self._fences().get(rank.node), tuple(hidden))
             done = await self._fleet.link(rank.node).run(
-                start_argv(rank.mkdirs, rank.argv, self._fences().get(rank.node)), timeout=RUN_TIMEOUT_S
+                words, timeout=RUN_TIMEOUT_S, stdin=start_input(hidden.values())
             )
         except TransportError as error:
             self.results[rank.node] = ("unknown", error.what)

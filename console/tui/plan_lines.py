@@ -11,6 +11,7 @@ from console.base.findings import Finding, Severity
 from console.base.secrets import mask_argv, mask_env, mask_text
 from console.plan.masked import visible
 from console.plan.model import Plan, RankPlan
+from console.plan.secret_env import how_secrets_travel
 from console.tui.figures import GIB, clock_span, gib
 from console.tui.glyphs import Glyphs
 from console.tui.spans import Line, Span, fit, fit_name, safe, wrap, wrap_spans
@@ -206,6 +207,8 @@ def rank_line(rank: RankPlan) -> Line:
 def _commands(plan: Plan, head: RankPlan, width: int) -> list[Line]:
     out: list[Line] = [(), ((f" command of rank {head.rank} on {safe(head.node)}", "title"),)]
     out += _argv(plan, head, width)
+    for said in how_secrets_travel(plan):
+        out += [((f"  {part}", "dim"),) for part in wrap(safe(said, limit=1000), width - 4, limit=6)]
     out += [(), ((" its environment", "title"),)]
     for key, value in sorted(mask_env(head.env).items()):
         text = mask_text(safe(visible(value), limit=1000), plan.secrets)

@@ -57,6 +57,14 @@ async def test_names_are_unique_and_images_are_needed(bench: Make) -> None:
     assert (await b.run("dgx1", "docker rm -f one nobody")).stdout == "one\n"
 
 
+async def test_a_variable_without_a_value_comes_from_the_command_s_environment(bench: Make) -> None:
+    b = await bench(nodes=1)
+    words = "docker run -d --name one -e A -e B -e C=3 --entrypoint sleep dsv41-flash:local 600"
+    assert (await b.run("dgx1", f"export A='hf_x y'; {words}")).exit_status == 0
+    told = json.loads(str((await b.run("dgx1", "docker inspect one")).stdout))[0]["Config"]["Env"]
+    assert "A=hf_x y" in told and "C=3" in told and not [e for e in told if e.startswith("B")]
+
+
 async def test_ps_and_inspect_in_every_form(bench: Make) -> None:
     b = await bench(nodes=1)
     run = "docker run -d --entrypoint sleep --label app=x --label n={0} --name c{0} dsv41-flash:local {1}"
