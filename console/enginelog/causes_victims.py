@@ -72,6 +72,8 @@ def dead_or_complaining(
     for where in evidence.ranks:
         if isinstance(where.container, ContainerState) and where.container.ended:
             ranks.add(where.rank)
+    if len(same) > 1:  # where several say it of themselves, so may one whose log nobody could read
+        ranks -= {r.rank for r in evidence.ranks if r.trail is None or not r.trail.lines}
     return tuple(sorted(r for r in ranks if r is not None and r != first.rank and r not in same))
 
 

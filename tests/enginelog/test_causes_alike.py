@@ -57,3 +57,14 @@ def test_how_it_failed_names_them_all() -> None:
     ends = [ContainerSeen(2.0, r, "exited", exit_code=2, finished_at=1.0) for r in range(WORLD)]
     state = reduce_all(began, [*ends, CauseFound(3.0, refused(*range(WORLD)))])
     assert state.failed_why == "all 8 ranks ended with exit code 2"
+
+
+def test_of_a_rank_whose_log_nobody_could_read_nothing_is_claimed() -> None:
+    boot = Boot().waiting()
+    for rank in range(WORLD):
+        boot.logs[rank] = said("01:50:10", TYPO)
+        boot.end(rank, 2, "01:50:20")
+    del boot.logs[6]
+    cause = boot.diagnosis().cause
+    assert cause is not None
+    assert (cause.ranks, cause.victims) == ((0, 1, 2, 3, 4, 5, 7), ())
