@@ -226,6 +226,7 @@ class DiskWorld:
         return asyncio.run(self._play(self.replay(what), settings))
 
     async def _play(self, hub: ReplayHub, settings: Settings) -> int:
+        from console.files.faults import FaultFile
         from console.tui.app import run_console_async
 
         try:
@@ -234,6 +235,7 @@ class DiskWorld:
                 theme=self._args.theme or settings.theme,
                 keymap=settings.keys,
                 ascii=self._args.ascii or settings.glyphs == "ascii",
+                keep_fault=FaultFile(self._places.state / "faults.log").keep,
             )
         finally:
             await hub.close()
@@ -297,6 +299,7 @@ class DiskWorld:
                 await asyncio.to_thread(_load_console)
             garbage = Portions()
             garbage.begin()
+            from console.files.faults import FaultFile
             from console.files.night_store import NightStore
             from console.services.night_cut import told
             from console.tui.app import run_console_async
@@ -310,6 +313,7 @@ class DiskWorld:
                     theme=self._args.theme or settings.theme,
                     keymap=settings.keys,
                     ascii=self._args.ascii or settings.glyphs == "ascii",
+                    keep_fault=FaultFile(self._places.state / "faults.log").keep,
                 )
             finally:
                 garbage.end()

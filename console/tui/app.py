@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
@@ -25,6 +25,7 @@ from console.tui.actions import BY_ID
 from console.tui.driver import LastingDriver
 from console.tui.glyphs import ASCII, UNICODE
 from console.tui.jobs import Jobs
+from console.tui.lasting import Faults, Lasting, here
 from console.tui.paint import Paint
 from console.tui.palette import THEME, Commands
 from console.tui.screens.main import MainScreen
@@ -36,11 +37,12 @@ from console.tui.toasts import News, Told, surplus, takes_news
 PLAIN_THEME: Final = "ansi-dark"
 
 
-class NightdeckApp(App[int]):
+class NightdeckApp(Lasting, App[int]):
     """Draws what the hub knows and asks it for actions. It starts the hub when it starts, and closes it when it ends.
 
     theme: a name of the hub's themes or `nightdeck`. keymap: action id -> keys, over the registry's. ascii: signs of
-    plain ASCII. guard: take the process's signals (only `run_console` does)."""
+    plain ASCII. guard: take the process's signals (only `run_console` does). keep_fault: writes down what failed while
+    it draws, and the console goes on; without it such a fault ends it, as tests want."""
 
     TITLE = "nightdeck"
     CSS_PATH = Path(__file__).with_name("screens") / "main.tcss"
@@ -60,6 +62,7 @@ class NightdeckApp(App[int]):
         keymap: Mapping[str, str] | None = None,
         ascii: bool = False,  # noqa: A002
         guard: bool = False,
+        keep_fault: Callable[[str], str] | None = None,
     ) -> None:
         self.plain = no_colour(os.environ)
         # The filter that drops colours is chosen here: with ansi_color it leaves the terminal's own, else grey RGB.
@@ -72,6 +75,8 @@ class NightdeckApp(App[int]):
         self._ours: dict[str, ThemeColours] = {}
         self._theme_before: str | None = None
         self._told = Told()
+        self._faults = Faults(keep_fault) if keep_fault is not None else None
+        self._began = False
         self._guard = TerminalGuard(self._leave_with) if guard else None
         self._main: MainScreen | None = None
         self._unknown_keys = [key for key in self.keymap if key not in BY_ID]
@@ -116,6 +121,7 @@ class NightdeckApp(App[int]):
         if not self.plain and self._wanted_theme not in self.available_themes:
             self.notify(f"no theme is called {self._wanted_theme}", severity="warning", markup=False)
         self.jobs.start("start", self._start_hub())
+        self._began = True
 
     async def _start_hub(self) -> None:
         try:
@@ -128,6 +134,20 @@ class NightdeckApp(App[int]):
         await self.hub.close()
         if self._guard is not None:
             self._guard.remove()
+
+    def endures(self, error: Exception) -> bool:
+        """A fault of the console itself, of a picture as a rule: a boot is being watched, so it is written down, told,
+        and the console goes on. False before the first picture, where nothing would be left to look at."""
+        if self._faults is None or not self._began or self._exit:
+            return False
+        if words := self._faults.take(error):
+            self.notify(words, severity="error", timeout=30, markup=False)
+        return True
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual's last word on whatever its timers, callbacks and painting raise."""
+        if not self.endures(error):
+            super()._handle_exception(error)
 
     def to_terminal(self, text: str) -> None:
         """Bytes for the operator's terminal between two pictures: a bell, a notification. Raises OSError where there is
@@ -181,7 +201,7 @@ class NightdeckApp(App[int]):
         screen = self.screen if self._screen_stack else None
         if screen is None or not takes_news(screen):
             super()._refresh_notifications()
-        elif not screen.is_mounted:
+        elif not here(screen):
             screen.call_after_refresh(self._refresh_notifications)
         elif news := list(screen.query(News)):
             news[0].draw()
@@ -250,11 +270,12 @@ async def run_console_async(
     keymap: Mapping[str, str] | None = None,
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
+    keep_fault: Callable[[str], str] | None = None,
 ) -> int:
     """Run the console until the operator leaves; the exit code is 0, or 128 + the signal that ended it.
 
     Deployments keep running, and a line on the terminal says so."""
-    app = NightdeckApp(hub, theme=theme, keymap=keymap, ascii=ascii, guard=True)
+    app = NightdeckApp(hub, theme=theme, keymap=keymap, ascii=ascii, guard=True, keep_fault=keep_fault)
     result = await app.run_async(mouse=mouse)
     return result if isinstance(result, int) else app.return_code or 0
 

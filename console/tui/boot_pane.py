@@ -22,6 +22,7 @@ from console.tui.controls_lines import holder_words
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
 from console.tui.guards import GuardView, guards_of
+from console.tui.lasting import while_here
 from console.tui.paint import Paint
 from console.tui.pane import Lines, Pane, Paper
 from console.tui.spans import Line, Span, safe
@@ -102,6 +103,7 @@ class BootPane(Pane):
     def target(self) -> Widget:
         return self.board if self.board.display else self.paper
 
+    @while_here
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         for widget in self.query(Lines):
@@ -112,6 +114,7 @@ class BootPane(Pane):
         self.retitle(paint)
         self.draw()
 
+    @while_here
     def show(self, snapshot: Snapshot, ledger: Sequence[BootSummary], now: float) -> None:
         boot = snapshot.boot
         self.boot, self.ledger, self.now = boot, ledger, now
@@ -138,8 +141,9 @@ class BootPane(Pane):
             return "steps"
         return "board"
 
+    @while_here
     def draw(self) -> None:
-        if not self.is_mounted or not self.size.width:
+        if not self.size.width:
             return
         boot, now, g = self.boot, self.now, self.glyphs
         width = max(20, self.size.width - 1)

@@ -14,6 +14,7 @@ from console.services.hub import BootSummary
 from console.tui.figures import NA, gib, hhmm, span
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, Row
+from console.tui.lasting import while_here
 from console.tui.paint import Paint
 from console.tui.pane import Pane
 from console.tui.spans import Line, Span, clip, fit, fit_name, safe, wrap_spans
@@ -137,6 +138,7 @@ class BootsPane(Pane):
     def target(self) -> Widget:
         return self.grid
 
+    @while_here
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         self.grid.cursor_sign = glyphs.cursor
@@ -144,6 +146,7 @@ class BootsPane(Pane):
         self.retitle(paint)
         self.draw()
 
+    @while_here
     def show(self, boots: Sequence[BootSummary]) -> None:
         self._boots = boots
         self.draw()
@@ -151,9 +154,8 @@ class BootsPane(Pane):
     def on_resize(self, _event: events.Resize) -> None:
         self.draw()
 
+    @while_here
     def draw(self) -> None:
-        if not self.is_mounted:
-            return
         width = max(20, self.size.width - 1)
         columns = f"{fit('verdict', 12)} {'ready in':>8} {'low':>6} {'tok/s':>6}  {fit('recipe', recipe_width(width))}"
         head = f"    no  at    {columns} note, cause, change"

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from console.tui.lasting import Lasting
 from console.tui.paint import Paint
 from console.tui.plain_bars import fit_bars
 from console.tui.spans import Line
@@ -49,7 +50,7 @@ class LateRow:
         return self._lines
 
 
-class Grid(ScrollView, can_focus=True):
+class Grid(Lasting, ScrollView, can_focus=True):
     """Rows of spans under a header that does not scroll. It holds what was given to it last, nothing else."""
 
     DEFAULT_CSS = """

@@ -17,6 +17,7 @@ from console.base.errors import UsageError
 from console.boot.state import BootState
 from console.services.hub import HubApi, LogLine
 from console.tui.glyphs import UNICODE, Glyphs
+from console.tui.lasting import while_here
 from console.tui.log_paint import text_of
 from console.tui.log_search import Stand
 from console.tui.log_store import Filter, compile_pattern, level_of, read_filter
@@ -64,12 +65,14 @@ class LogPane(Pane):
     def target(self) -> Widget:
         return self.view
 
+    @while_here
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         self.view.set_paint(paint, glyphs)
         self.retitle(paint)
         self.draw()
 
+    @while_here
     def show(self, boot: BootState | None, turn: int = 0) -> None:
         """Stage marks of this boot; another deployment begins a log of its own, and so does a replay turned back."""
         deployment = boot.deployment if boot is not None else None
@@ -86,6 +89,7 @@ class LogPane(Pane):
         event.stop()
         self.draw()
 
+    @while_here
     def draw(self) -> None:
         view, g = self.view, self.glyphs
         wanted = view.store.filter

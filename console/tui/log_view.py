@@ -20,6 +20,7 @@ from textual.widget import Widget
 from console.enginelog.stages_model import Stage
 from console.services.hub import HubApi
 from console.tui.glyphs import UNICODE, Glyphs
+from console.tui.lasting import Lasting, while_here
 from console.tui.log_paint import body, gutter, wrapped
 from console.tui.log_search import LogSearch, Stand
 from console.tui.log_store import Filter, LogStore
@@ -34,7 +35,7 @@ BATCH: Final = 5000
 FOLD_COLUMNS: Final = 110  # below it the engine's own header would leave no room for its message
 
 
-class LogView(ScrollView, can_focus=True):
+class LogView(Lasting, ScrollView, can_focus=True):
     """Reads the hub's log while it is on screen. Any manual scroll upwards ends following; `follow_end` begins it."""
 
     DEFAULT_CSS = """
@@ -113,6 +114,7 @@ class LogView(ScrollView, can_focus=True):
 
     # -- lines -----------------------------------------------------------------------------------------------
 
+    @while_here
     def flush(self) -> None:
         """Take what came, within a slice of time; what is left comes with the next tick."""
         until = perf_counter() + PULL_S

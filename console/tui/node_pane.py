@@ -18,6 +18,7 @@ from console.tui.figures import age, gib, number, one, size
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, LateRow
 from console.tui.guards import guard_of, guard_words
+from console.tui.lasting import while_here
 from console.tui.node_figures import Figures, Standouts, figures_of, standouts
 from console.tui.node_rows import Look, header, lines
 from console.tui.paint import Paint
@@ -91,6 +92,7 @@ class NodePane(Pane):
     def target(self) -> Widget:
         return self.grid
 
+    @while_here
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         self.grid.cursor_sign = glyphs.cursor
@@ -99,6 +101,7 @@ class NodePane(Pane):
         self.retitle(paint)
         self.draw()
 
+    @while_here
     def show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self.draw()
@@ -107,6 +110,7 @@ class NodePane(Pane):
         self._histories.clear()
         self.draw()
 
+    @while_here
     def draw(self) -> None:
         snapshot = self._snapshot
         if snapshot is None or not self.is_mounted or not self.size.width:

@@ -14,12 +14,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from console.tui.lasting import Lasting
 from console.tui.paint import Paint
 from console.tui.plain_bars import fit_bars
 from console.tui.spans import Line, clip
 
 
-class Pane(Vertical):
+class Pane(Lasting, Vertical):
     """Frame and title. `target` is the widget that takes the focus when the pane is chosen."""
 
     NAME: ClassVar[str] = ""
@@ -57,7 +58,7 @@ class Pane(Vertical):
         self.border_title = Content.assemble(*parts)
 
 
-class Lines(Widget):
+class Lines(Lasting, Widget):
     """A few lines of spans, as high as its style says; repaints what changed."""
 
     DEFAULT_CSS = "Lines { height: 1; }"
@@ -83,7 +84,7 @@ class Lines(Widget):
         return self.paint.strip(self.content[y], self.size.width, base)
 
 
-class Paper(ScrollView, can_focus=True):
+class Paper(Lasting, ScrollView, can_focus=True):
     """Any number of lines of spans to read, scrolled by keys and wheel."""
 
     DEFAULT_CSS = """

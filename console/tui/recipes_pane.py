@@ -17,6 +17,7 @@ from console.recipe.model import Recipe
 from console.services.hub import HubApi, RecipeProblem, Snapshot
 from console.tui.glyphs import UNICODE, Glyphs
 from console.tui.grid import Grid, Row
+from console.tui.lasting import while_here
 from console.tui.paint import Paint
 from console.tui.pane import Pane, Paper
 from console.tui.plan_lines import finding_lines, plan_lines
@@ -90,6 +91,7 @@ class RecipesPane(Pane):
     def choose(self, slug: str) -> None:
         self.grid.move_to_key(slug)
 
+    @while_here
     def set_paint(self, paint: Paint, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         self.grid.cursor_sign = glyphs.cursor
@@ -98,6 +100,7 @@ class RecipesPane(Pane):
         self.retitle(paint)
         self.draw()
 
+    @while_here
     def show(self, snapshot: Snapshot) -> None:
         """Called with every picture; what is here changes when a file does, or when a boot begins or ends."""
         boot = snapshot.boot
@@ -118,9 +121,8 @@ class RecipesPane(Pane):
         if self._planning is not None:
             self._planning.cancel()
 
+    @while_here
     def draw(self) -> None:
-        if not self.is_mounted:
-            return
         g = self.glyphs
         width = max(20, self.grid.size.width - 1)
         rows = [Row(r.slug, (self._row(r, width),)) for r in self._recipes if self._wanted(r)]
@@ -183,6 +185,7 @@ class RecipesPane(Pane):
             self._plan = error
         self._draw_paper(top=True)
 
+    @while_here
     def _draw_paper(self, *, top: bool = False) -> None:
         width = max(20, self.paper.size.width - 2)
         g = self.glyphs

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 
 from console.services.hub import HubApi
 from console.telemetry.alarm_groups import Group, grouped, is_trouble
@@ -16,13 +15,14 @@ from console.telemetry.alarms import Alarm
 from console.tui.alarm_lines import alarm_row, follow_line
 from console.tui.glyphs import Glyphs
 from console.tui.grid import Grid, Row
+from console.tui.lasting import Sheet, while_here
 from console.tui.paint import Paint
 from console.tui.spans import safe
 
 MUTE_S: Final = 3600.0
 
 
-class AlarmPage(ModalScreen[None]):
+class AlarmPage(Sheet[None]):
     """a takes note of the one under the cursor and of what is folded under it, A of all; m mutes its rule on its node
     for an hour, u ends that; enter unfolds what follows from an alarm."""
 
@@ -59,6 +59,7 @@ class AlarmPage(ModalScreen[None]):
         self.set_class(self.size.height < 30, "-short")
         self.call_after_refresh(self.draw)
 
+    @while_here
     def draw(self) -> None:
         alarms, now = self.hub.snapshot().alarms, self.hub.now()
         grid = self.query_one(Grid)

@@ -11,9 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
+from console.tui.lasting import Sheet, while_here
 from console.tui.paint import Paint
 from console.tui.pane import Paper
 from console.tui.spans import Line
@@ -32,7 +32,7 @@ class Choice:
     variant: str = "default"
 
 
-class ConfirmScreen(ModalScreen[str | None]):
+class ConfirmScreen(Sheet[str | None]):
     """Lines of what will happen, a cancel button that has the focus, and choices; the result is a choice's id.
 
     `codes`: what must be typed before a choice is open (the blocks of a preflight); empty when nothing."""
@@ -95,10 +95,9 @@ class ConfirmScreen(ModalScreen[str | None]):
         event.stop()
         self.settle()
 
+    @while_here
     def settle(self) -> None:
         """Draw again and open or close the choices by what is known and typed."""
-        if not self.query(Paper):
-            return  # on_mount comes
         paper = self.query_one(Paper)
         if paper.size.width:
             paper.set_lines(self._draw(paper.size.width - 1))
@@ -134,6 +133,7 @@ class ConfirmScreen(ModalScreen[str | None]):
             return f"blocked: {choice.key} needs the codes typed in the line below"
         return f"{choice.label} is not possible now"
 
+    @while_here
     def hint(self, words: str) -> None:
         """An answer to a key that did nothing, in the frame."""
         sheet = self.query_one("#sheet", Vertical)
@@ -207,12 +207,14 @@ class LaunchScreen(ConfirmScreen):
         self._turn(self, 0)
         self.set_interval(0.5, self.look_again)
 
+    @while_here
     def look_again(self) -> None:
         """While the nodes are looked at, how far that is; what runs here may end or begin meanwhile too."""
         self.settle()
         if self._hinted and not self.ready:
             self.hint(f"wait: {self._looking()}")
 
+    @while_here
     def settle(self) -> None:
         super().settle()
         if self._hinted and self.ready:
@@ -235,6 +237,7 @@ class LaunchScreen(ConfirmScreen):
             return f"wait: {self._looking()}"
         return super().why_not(choice)
 
+    @while_here
     def retitle(self, title: str) -> None:
         self.heading = title
         for sheet in self.query("#sheet"):

@@ -10,6 +10,7 @@ from textual.widgets import Button
 from console.services.hub import ControlsView, HubApi
 from console.tui.controls_lines import controls_lines
 from console.tui.glyphs import Glyphs
+from console.tui.lasting import while_here
 from console.tui.paint import Paint
 from console.tui.screens.confirm import Choice, ConfirmScreen
 
@@ -50,6 +51,7 @@ class ControlsScreen(ConfirmScreen):
         """The sheet's own on_mount runs too, as Textual sends an event to every class."""
         self.set_interval(0.5, self.settle)
 
+    @while_here
     def settle(self) -> None:
         super().settle()
         chosen = open_choices(self.hub.snapshot().controls)

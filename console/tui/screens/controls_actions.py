@@ -7,13 +7,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from textual.screen import Screen
-
 from console.base.errors import NightdeckError
 from console.services.hub import ControlsView, HubApi
 from console.tui.controls_lines import person, take_over_lines
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
+from console.tui.lasting import LastingScreen
 from console.tui.paint import Paint
 from console.tui.screens.confirm import Choice, ConfirmScreen
 from console.tui.screens.controls import ControlsScreen
@@ -26,7 +25,7 @@ FRESH_S: Final = 3.0
 WHO: Final = "who has the controls"
 
 
-class ControlsActions(Screen[None]):
+class ControlsActions(LastingScreen[None]):
     """Mixed into the main screen, which provides the attributes below."""
 
     hub: HubApi

@@ -21,6 +21,7 @@ from console.tui.boots_pane import BootsPane
 from console.tui.controls_lines import controls_alert
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
+from console.tui.lasting import while_here
 from console.tui.log_pane import LogPane
 from console.tui.node_pane import NodePane
 from console.tui.paint import Paint
@@ -103,9 +104,10 @@ class MainScreen(LookActions):
 
     # -- drawing ---------------------------------------------------------------------------------------------
 
+    @while_here
     def _changed(self) -> None:
         """Called by the hub after each change: the first is drawn at once, the rest at most four times a second."""
-        if self._due is None and self.is_mounted:
+        if self._due is None:
             self._due = self.set_timer(DRAW_S, self._draw_due)
             self.call_next(self.draw)
 
@@ -114,10 +116,9 @@ class MainScreen(LookActions):
         if self.hub.snapshot().version != self._drawn_version:
             self.draw()
 
+    @while_here
     def draw(self) -> None:
         """Show the snapshot as it is now; each pane repaints what differs."""
-        if not self.is_mounted:
-            return
         snapshot, now = self.hub.snapshot(), self.hub.now()
         self._drawn_version = snapshot.version
         if self.covered:
@@ -159,6 +160,7 @@ class MainScreen(LookActions):
             line.styles.height = 1
             line.set_lines(spread(alarm, controls, width) if alarm else clip(controls, width))
 
+    @while_here
     def _draw_bars(self, snapshot: Snapshot) -> None:
         names = {"cluster": "Cluster", "boot": "Boot", "logs": "Logs", "recipes": "Recipes", "boots": "Boots"}
         if snapshot.problems:
@@ -186,6 +188,7 @@ class MainScreen(LookActions):
                 self._asked.add(key)
                 self.ask_about(boot, ask)
 
+    @while_here
     def repaint(self, paint: Paint, glyphs: Glyphs) -> None:
         """The theme changed."""
         self.paint, self.glyphs = paint, glyphs
@@ -215,6 +218,7 @@ class MainScreen(LookActions):
         self.lay_out()
         self.draw()
 
+    @while_here
     def lay_out(self) -> None:
         """Which panes are on screen, and how high."""
         stacked = self.stacked
@@ -238,6 +242,7 @@ class MainScreen(LookActions):
         self.query_one("#tabs-deck").display = stacked and len(self.DECK) > 1
         self.query_one("#tabs-top").display = not stacked
 
+    @while_here
     def choose_pane(self, pane: str, *, focus: bool = True) -> None:
         """Make a pane the active one: shown, and with the focus."""
         if pane not in self.PANES:

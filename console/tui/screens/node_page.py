@@ -14,6 +14,7 @@ from console.base.absent import Absent
 from console.services.hub import HubApi, NodeView
 from console.tui.figures import number
 from console.tui.glyphs import Glyphs
+from console.tui.lasting import while_here
 from console.tui.node_charts import WINDOWS, chart_lines
 from console.tui.node_lines import node_lines
 from console.tui.node_rows import state_span
@@ -58,6 +59,7 @@ class NodePage(PaperScreen):
     def view(self) -> NodeView | None:
         return next((v for v in self.hub.snapshot().nodes if v.node.name == self.node), None)
 
+    @while_here
     def refresh_page(self) -> None:
         view = self.view
         rank = "" if view is None or view.rank is None else f", rank {view.rank}"

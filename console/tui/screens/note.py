@@ -8,11 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from console.tui.lasting import Sheet
 
-class NoteScreen(ModalScreen[str | None]):
+
+class NoteScreen(Sheet[str | None]):
     """Asks for a note; an empty one is none."""
 
     CSS_PATH = "modal.tcss"

@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 
+from console.tui.lasting import Sheet, here
 from console.tui.paint import Paint
 from console.tui.pane import Paper
 from console.tui.spans import Line
@@ -20,7 +20,7 @@ Draw = Callable[[int], Sequence[Line]]
 """Lines for a width in cells."""
 
 
-class PaperScreen(ModalScreen[None]):
+class PaperScreen(Sheet[None]):
     """Lines in a frame; escape, q or enter closes it."""
 
     CSS_PATH = "modal.tcss"
@@ -58,7 +58,8 @@ class PaperScreen(ModalScreen[None]):
         """Draw again, with other content when given."""
         if draw is not None:
             self._draw = draw
-        for paper in self.query(Paper):  # none before the sheet is mounted
+        if here(self):
+            paper = self.query_one(Paper)
             if paper.size.width:
                 paper.set_lines(self._draw(paper.size.width - 1))
 

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from console.services.replay_api import ReplayApi
 from console.tui.glyphs import Glyphs
 from console.tui.jobs import Jobs
+from console.tui.lasting import while_here
 from console.tui.paint import Paint
 from console.tui.replay_bar import ReplayBar
 from console.tui.screens.main import MainScreen
@@ -51,11 +52,11 @@ class ReplayScreen(MainScreen):
         self.jobs.cancel("seek")
         self.jobs.start("end of the replay", self.hub.close())
 
+    @while_here
     def draw(self) -> None:
         super().draw()
-        if self.is_mounted:
-            bar = self.query_one(ReplayBar)
-            bar.draw(self.hub.replaying, self.hub.now(), self.size.width, self.glyphs)
+        bar = self.query_one(ReplayBar)
+        bar.draw(self.hub.replaying, self.hub.now(), self.size.width, self.glyphs)
 
     # -- controls --------------------------------------------------------------------------------------------
 
