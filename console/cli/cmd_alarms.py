@@ -5,17 +5,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Final
 
+from console.base.absent import Absent
 from console.base.errors import ExitCode
 from console.base.findings import Severity
+from console.boot.words import bare
 from console.cli.cmd_status import SETTLE_S
 from console.cli.out import Out
 from console.cli.times import clock
 from console.cli.world import World
 from console.services.alarms import measure_text
+from console.services.hub import Snapshot
 from console.services.ways_out import alarm_json, make_ways, send
 from console.telemetry.alarm_rules import CODES, HAPPENINGS, AlarmPolicy
 from console.telemetry.alarms import Alarm
+
+LOOK_S: Final = 0.25
+LOST_S: Final = 13.0  # where the rule that would say so is off
+GROW: Final = ("stalled", "rdma-errors", "guard-missing")
 
 
 def rule_rows(policy: AlarmPolicy) -> list[dict[str, object]]:
@@ -76,18 +84,56 @@ async def rules(args: argparse.Namespace, world: World, out: Out) -> int:
 
 
 async def now(args: argparse.Namespace, world: World, out: Out) -> int:
-    """What holds now: the nodes are asked."""
+    """What holds now: each node is asked, and waited for until it answers or counts as lost. 4 where one does neither."""
+    policy = world.settings().alarms
+    loop = asyncio.get_running_loop()
     async with world.hub(follow=False) as hub:
+        began = loop.time()
         await hub.settled(timeout=SETTLE_S)
-        active = [a for a in hub.snapshot().alarms if a.active]
+        until = began + lost_after(policy)
+        while unknown_nodes(hub.snapshot()) and loop.time() < until:  # noqa: ASYNC110 - time itself is waited for too
+            await asyncio.sleep(LOOK_S)
+        snap = hub.snapshot()
+        later = not_judged(policy, loop.time() - began)
+    unknown = unknown_nodes(snap)
+    active = [a for a in snap.alarms if a.active]
+    code = ExitCode.PARTLY if unknown else ExitCode.DONE
     if out.as_json:
-        out.data({"schema": 1, "alarms": [alarm_json(a) for a in active]})
-        return ExitCode.DONE
-    if not active:
-        out.line("no alarm holds")
+        rows = [{"node": node, "why": why} for node, why in unknown.items()]
+        out.data({"schema": 1, "alarms": [alarm_json(a) for a in active], "unknown": rows, "not_judged": list(later)})
+        return code
     for alarm in active:
         out.line(f"{alarm.severity:<5}  {clock(alarm.raised_at)}  {alarm.code}: {alarm.text}")
-    return ExitCode.DONE
+    for node, why in unknown.items():
+        out.line(f"{node}: not known yet: {why}")
+    if not active:
+        out.line("no alarm holds" + (" as far as nodes answered" if unknown else ""))
+    if later:
+        out.line(f"one look cannot judge what takes time: {', '.join(later)}; the console and `export` watch on")
+    return code
+
+
+def lost_after(policy: AlarmPolicy) -> float:
+    """Seconds after which a node that never answered counts as lost, with room for the console's own second."""
+    rule = next((r for r in policy.levels() if r.measure == "age_s"), None)
+    return LOST_S if rule is None else rule.enter + rule.hold_s + 3.0
+
+
+def unknown_nodes(snap: Snapshot) -> dict[str, str]:
+    """Nodes that neither answered since this look began nor count as lost, with what is known of the way to them."""
+    lost = {a.subject for a in snap.alarms if a.active and a.code == "node-lost"}
+    return {
+        v.node.name: bare(v.node.name, v.why) or "no sample yet"
+        for v in snap.nodes
+        if isinstance(v.sample, Absent) and v.node.name not in lost
+    }
+
+
+def not_judged(policy: AlarmPolicy, looked_s: float) -> tuple[str, ...]:
+    """Codes that are on and need longer than this look: a limit that must hold, a slope, a counter that grows."""
+    levels = policy.levels()
+    slow = [r.code for r in levels if r.measure == "seconds_to_empty" or r.hold_s > looked_s]
+    return (*slow, *(c for c in GROW if policy.happening(c) is not None))
 
 
 async def test(args: argparse.Namespace, world: World, out: Out) -> int:

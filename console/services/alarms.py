@@ -14,6 +14,7 @@ from console.base.units import duration, gib, rate_text
 from console.boot.events import ContainerSeen, DeadlinePassed, Event, SmokeDone, Stalled, StatsSeen
 from console.boot.figures import ready_by, ready_seconds, ready_text
 from console.boot.state import GONE, BootState, Phase
+from console.boot.words import bare
 from console.services.hub import NodeView
 from console.services.ways_out import Way, send
 from console.telemetry.alarm_rules import HARD_RDMA, SOFT_RDMA, AlarmPolicy
@@ -113,7 +114,7 @@ class AlarmBook:
         """Once a second: nodes that fell silent, deadlines, what clears by itself."""
         for view in views:
             age = view.age_s if not isinstance(view.age_s, Absent) else self._clock.monotonic() - self._started
-            why = view.why or "no sample yet"
+            why = bare(view.node.name, view.why) or "no sample yet"
             self._step("age", view.node.name, self._age_rules, {"age_s": age}, node=view.node.name, words=why)
         self._send(self._list.step(self._clock.wall()))
 

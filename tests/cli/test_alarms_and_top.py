@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,11 +19,12 @@ from console.base.findings import Severity
 from console.base.units import GIB
 from console.boot.events import BootOpened, ContainerSeen, RankRef, StatsSeen
 from console.boot.reduce import opened, reduce
-from console.cli import cmd_top
-from console.cli.cmd_alarms import rule_rows
+from console.cli import cmd_alarms, cmd_top
+from console.cli.cmd_alarms import lost_after, not_judged, rule_rows, unknown_nodes
 from console.cli.cmd_status import node_cells
 from console.cli.cmd_top import ORDERS, chosen, engine_line, fitted, picture, top_json
 from console.cli.guard_lines import guard_lines
+from console.cli.out import Out
 from console.cluster.model import Cluster, Node
 from console.services.hub import NodeView, Snapshot
 from console.telemetry.alarm_rules import CODES, AlarmPolicy, RuleChange
@@ -186,3 +190,59 @@ async def test_the_live_picture_follows_the_size_of_its_window(
         lines = [line.removesuffix("\x1b[K") for line in text.split("\x1b[H")[1].split("\x1b[J")[0].split("\r\n")]
         assert max(len(line) for line in lines) <= columns and len(lines) <= rows
     assert "no route" in pictures[0] and "more lines" in pictures[1]
+
+
+def test_one_look_names_the_nodes_that_it_does_not_know_and_what_it_cannot_judge() -> None:
+    seen = snapshot()
+    assert unknown_nodes(seen) == {}  # dgx2 counts as lost: that is known
+    yet = replace(seen, alarms=())
+    assert unknown_nodes(yet) == {"dgx2": "no route"}
+    waiting = replace(yet, nodes=(replace(yet.nodes[1], state="waiting", trouble="", why=""),))
+    assert unknown_nodes(waiting) == {"dgx2": "no sample yet"}
+    later = not_judged(AlarmPolicy(), 6.0)
+    assert {"memory-falls", "memory-pressure", "gpu-clock-latch", "drafts-rejected", "stalled"} <= set(later)
+    assert not {"gpu-hot", "swapping", "memory-low", "node-lost"} & set(later)
+    off = AlarmPolicy(rules={"memory-falls": RuleChange(off=True), "stalled": RuleChange(off=True)})
+    assert not {"memory-falls", "stalled"} & set(not_judged(off, 6.0))
+    assert lost_after(AlarmPolicy()) == 13.0
+    assert lost_after(AlarmPolicy(rules={"node-lost": RuleChange(enter=30.0)})) == 33.0
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *snaps: Snapshot, policy: AlarmPolicy
+) -> tuple[int, str]:
+    """`alarms now` on a hub that comes to know one snapshot after the other."""
+    left = list(snaps)
+    hub = SimpleNamespace(snapshot=lambda: left.pop(0) if len(left) > 1 else left[0], settled=settled)
+    world: Any = SimpleNamespace(
+        settings=lambda: SimpleNamespace(alarms=policy), hub=lambda **_: contextlib.nullcontext(hub)
+    )
+    monkeypatch.setattr(cmd_alarms, "LOOK_S", 0.001)
+    out = Out(as_json=False)
+    code = asyncio.run(cmd_alarms.now(argparse.Namespace(), world, out))
+    out.finish()
+    return code, capsys.readouterr().out
+
+
+async def settled(*, timeout: float) -> None:
+    del timeout
+
+
+def test_one_look_waits_until_a_node_counts_as_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = snapshot()
+    yet = replace(found, alarms=())
+    code, text = look(monkeypatch, capsys, yet, yet, yet, found, policy=AlarmPolicy())
+    assert code == 0 and "node-lost: dgx2: no route" in text and "not known yet" not in text
+
+
+def test_one_look_never_says_nothing_of_a_node_that_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cmd_alarms, "LOST_S", 0.01)
+    off = AlarmPolicy(rules={"node-lost": RuleChange(off=True)})
+    code, text = look(monkeypatch, capsys, replace(snapshot(), alarms=()), policy=off)
+    assert code == 4
+    assert text.splitlines()[:2] == ["dgx2: not known yet: no route", "no alarm holds as far as nodes answered"]
+    assert "cannot judge what takes time: " in text and "memory-falls" in text
