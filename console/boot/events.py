@@ -58,8 +58,8 @@ class StepChanged:
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
     """A rank's container as the node's engine describes it. status is the engine's word (`created`, `running`,
-    `exited`, `dead`, `paused`), or `absent` when the node answered that there is none. node/container: where it was
-    found, for a rank of which that was not known."""
+    `exited`, `dead`, `paused`), or `absent` when the node answered that there is none; finished_at is then when it was
+    taken away. node/container: where it was found, for a rank of which that was not known."""
 
     at: float
     rank: int
@@ -100,9 +100,13 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeBack:
+    """A node answers again. booted_at: when it came up, epoch s; alive_at: its last word before that."""
+
     at: float
     node: str
     rebooted: bool = False
+    booted_at: float | None = None
+    alive_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

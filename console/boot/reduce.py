@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.boot.cells import with_cells
+from console.boot.deaths import first_death, gone_ranks, taken_away
 from console.boot.events import (
     Acted,
     ApiSeen,
@@ -29,9 +30,7 @@ from console.boot.events import (
     StopStarted,
 )
 from console.boot.state import GONE, STOP_STEPS, BootState, Phase, RankState, Step
-from console.enginelog.causes_model import runs
 
-TOGETHER_S = 1.0  # a death ends the other ranks within milliseconds, as measured on eight hosts
 # What is said of a node that does not answer; over as soon as it does.
 _OUT_OF_SIGHT = frozenset({"node_unreachable", "host_wedged"})
 
@@ -87,7 +86,7 @@ def _next(state: BootState, event: Event) -> BootState:
         case NodeLost():
             return _settle(_lost(state, event), event.at)
         case NodeBack():
-            return _settle(_back(state, event.node), event.at)
+            return _settle(_back(state, event), event.at)
         case ApiSeen():
             return _settle(replace(state, api=event.state, api_detail=event.detail), event.at)
         case SmokeDone():
@@ -109,7 +108,7 @@ def _next(state: BootState, event: Event) -> BootState:
         case CauseFound():
             state = replace(state, cause=event.cause, others=event.others)
             named = state.phase is Phase.FAILED and state.failed_by_death
-            return _first_death(state, event.at) if named else state
+            return first_death(state, event.at) if named else state
         case BootFailed():
             return _failed(state, event)
         case StopStarted():
@@ -151,11 +150,14 @@ def _container(state: BootState, event: ContainerSeen) -> BootState:
     if event.rank == 0 and event.status in GONE:
         # What the API last said was said by a container that is no more.
         state = replace(state, api="closed", api_detail="the head's container has ended")
+    if event.status == "absent" and rank.status is not None:
+        return _rank(state, event.rank, taken_away(state, rank, event))
     return _rank(
         state,
         event.rank,
         replace(
             rank,
+            removed=False,
             status=event.status,
             exit_code=event.exit_code,
             oom_killed=event.oom_killed,
@@ -205,8 +207,13 @@ def _lost(state: BootState, event: NodeLost) -> BootState:
     return replace(state, unproven=state.unproven or (seen and state.ready_at is not None))
 
 
-def _back(state: BootState, node: str) -> BootState:
+def _back(state: BootState, event: NodeBack) -> BootState:
+    node = event.node
     state = _node(state, node, trouble="", word="")
+    if event.rebooted:
+        at = event.booted_at if event.booted_at is not None else event.at
+        ranks = (replace(r, rebooted_at=at, alive_at=event.alive_at) if r.node == node else r for r in state.ranks)
+        state = replace(state, ranks=tuple(ranks))
     if all(r.reachable for r in state.ranks):
         state = replace(state, unproven=False)
     told = state.cause
@@ -278,6 +285,7 @@ def _stop_started(state: BootState, event: StopStarted) -> BootState:
         steps=tuple(s for s in state.steps if s.name not in STOP_STEPS),  # those of an earlier stop
         stop_results={},
         stop_result=None,
+        gone_at_stop=state.gone_at_stop if state.stop_at is not None else gone_ranks(state),
         stop_at=event.at,
         stop_by=event.by,
     )
@@ -309,7 +317,7 @@ def _answer(state: BootState, what: str) -> BootState:
 def _settle(state: BootState, at: float) -> BootState:
     """The phase that containers, API and smoke add up to; a stop or a failure already told stays as it is."""
     if state.phase is Phase.FAILED and state.failed_by_death:
-        return _first_death(state, at)
+        return first_death(state, at)
     if state.phase in (Phase.FAILED, Phase.STOPPED):
         return state
     statuses = [r.status for r in state.ranks]
@@ -318,7 +326,7 @@ def _settle(state: BootState, at: float) -> BootState:
         return replace(state, phase=Phase.STOPPED, stop_result="stopped", ended_at=at) if done else state
     gone = [r for r in state.ranks if r.status in GONE]
     if gone and (state.ready_at is None or _head_gone(state) or len(gone) == len(state.ranks)):
-        return _first_death(state, at)
+        return first_death(state, at)
     if state.phase is Phase.STALLED:
         return state
     all_running = bool(statuses) and all(s == "running" for s in statuses)
@@ -334,61 +342,5 @@ def _settle(state: BootState, at: float) -> BootState:
     return replace(state, phase=Phase.BOOTING)
 
 
-def _first_death(state: BootState, at: float) -> BootState:
-    """Failed, by the rank that the cause names, else by the one whose container ended first as the nodes' engines date
-    it. Ends within a second of each other have no order, since each engine stamps by its own clock and in its own time:
-    of those, one that was killed is named before one that failed, and that before one that just ended."""
-    gone = [r for r in state.ranks if r.status in GONE]
-    if not gone:  # somebody started it again behind our back: the boot failed all the same
-        return state
-    start = min(_ended(r, at) for r in gone)
-    first = min(gone, key=lambda r: (_ended(r, at) > start + TOGETHER_S, -_violence(r), _ended(r, at), r.rank))
-    if state.cause is not None:
-        first = next((r for r in gone if r.rank == state.cause.rank), first)
-    return replace(
-        state,
-        phase=Phase.FAILED,
-        failed_why=_died_alike(state, first) or _died(first),
-        failed_rank=first.rank,
-        failed_node=first.node,
-        failed_by_death=True,
-        ended_at=state.ended_at if state.ended_at is not None else at,
-        asks=(),
-    )
-
-
-def _died_alike(state: BootState, first: RankState) -> str:
-    """All of those that say the same cause of themselves, where they ended with the same word; else nothing."""
-    alike = state.cause.ranks if state.cause is not None else ()
-    if state.cause is None or len(alike) < 2 or first.rank not in alike or first.oom_killed:
-        return ""
-    ends = {(r.status, r.exit_code) for r in state.ranks if r.rank in alike}
-    if len(ends) > 1 or first.status == "absent" or first.exit_code is None:
-        return ""
-    whole = len(alike) == len(state.ranks)
-    return f"{f'all {len(alike)} ranks' if whole else f'ranks {runs(alike)}'} ended with exit code {first.exit_code}"
-
-
-def _ended(rank: RankState, at: float) -> float:
-    return rank.finished_at if rank.finished_at is not None else at
-
-
-def _violence(rank: RankState) -> int:
-    """0: it ended by itself with success, or nothing is known; 1: it failed; 2: a signal ended it (128 + number)."""
-    code = rank.exit_code or 0
-    return 2 if code > 128 or rank.oom_killed else 1 if code else 0
-
-
 def _head_gone(state: BootState) -> bool:
     return any(r.status in GONE for r in state.ranks if r.node == state.head_node and r.rank == 0)
-
-
-def _died(rank: RankState) -> str:
-    """One sentence: which rank ended, where, and how its container ended."""
-    who = f"rank {rank.rank} on {rank.node}" if rank.node else f"rank {rank.rank}"
-    if rank.status == "absent":
-        return f"{who}: its container is gone"
-    how = f"exit code {rank.exit_code}" if rank.exit_code is not None else "exit code unknown"
-    if rank.oom_killed:
-        how += ", killed by the kernel for memory"
-    return f"{who} ended with {how}"

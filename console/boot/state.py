@@ -62,7 +62,9 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class RankState:
     """One rank. status: the container's, or None when nothing is known yet. reachable: its node answers.
-    trouble: why it does not, as a sentence; trouble_word: the transport's word for it."""
+    trouble: why it does not, as a sentence; trouble_word: the transport's word for it. removed: the container was there
+    and was taken away, and no console was stopping the boot. rebooted_at: when its node came up again during the boot,
+    alive_at: the node's last word before that (epoch s)."""
 
     rank: int
     node: str
@@ -83,6 +85,9 @@ class RankState:
     lines: int = 0
     last_line_at: float | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    removed: bool = False
+    rebooted_at: float | None = None
+    alive_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class BootState:
     ready, and no answer has shown since that its rank works.
     smoke_bad: answers in a row that were not sane. failed_by_death: the failure was concluded from a container's end,
     so an earlier end that is learnt of later takes its place. stop_results: node -> (result, detail). stop_at, stop_by:
-    when the last stop began and whose it is.
+    when the last stop began and whose it is. gone_at_stop: ranks that had ended before the first stop.
     asks: what the console wants to know (`deadline`, `launch_failed`), empty when nothing."""
 
     deployment: str
@@ -146,6 +151,7 @@ class BootState:
     stop_result: str | None = None
     stop_at: float | None = None
     stop_by: str = ""
+    gone_at_stop: tuple[int, ...] = ()
     asks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

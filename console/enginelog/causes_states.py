@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from console.base.absent import Absent
@@ -23,6 +24,10 @@ _COMPILING: Final = frozenset(
 )
 _NO_BANNER: Final = ("banner", "silent", "accepts")
 _SHOWN: Final = 400
+# [inferred] A machine of this kind takes two to three minutes from power to the first word of its services.
+_COMES_UP_S: Final = 180.0
+REMOVED: Final = "Its container was removed (by hand or by another tool, not by a console)."
+_ASK: Final = "ask who removed it (`docker events`, shell history, a cleanup job there); stop, then launch again"
 _CAUSES: Final = frozenset({Kind.CAUSE})
 _OF_KERNEL: Final = frozenset({Kind.CAUSE, Kind.SYMPTOM})
 
@@ -32,8 +37,12 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
     out = [*_of_launch(where), *_of_kernel(where, stopped)]
     if where.guard:
         out.append(of_guard(where))
-    if where.rebooted:
-        out.append(state_finding(where, "host_rebooted", tier=Tier.PROOF, weight=90, moment=_ended_at(where)))
+    if where.rebooted and (stopped is None or where.fell_before_stop is True):
+        out.append(_of_reboot(where))
+    if where.removed and (stopped is None or where.fell_before_stop is True):
+        out.append(
+            state_finding(where, "killed_from_outside", REMOVED, action=_ASK, weight=92, moment=where.removed_at)
+        )
     container = where.container
     if isinstance(container, ContainerState):
         out += _of_container(where, container, stopped)
@@ -44,6 +53,23 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
     if where.fragmented:
         out.append(_of_fragments(where))
     return with_samples(out, where)
+
+
+def _of_reboot(where: RankEvidence) -> Finding:
+    """The node went down before it came up: what others complain of meanwhile came after its last word."""
+    up, last = where.rebooted_at, where.last_alive_at
+    node = clean_line(where.node, limit=120) or "The node"
+    if up is None:
+        return state_finding(where, "host_rebooted", tier=Tier.PROOF, weight=90, moment=_ended_at(where))
+    words = f"{node} was rebooted or lost power: it came up again at {_moment(up)}."
+    said = () if last is None else (f"the last word of {node} before that: {_moment(last)}",)
+    went = last if last is not None else up - _COMES_UP_S
+    found = state_finding(where, "host_rebooted", words, tier=Tier.PROOF, weight=90, moment=went, evidence=said)
+    return replace(found, at=last if last is not None else up)
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _of_fragments(where: RankEvidence) -> Finding:

@@ -87,6 +87,11 @@ def _rank(rank: int, value: Mapping[str, Any]) -> RankEvidence:
         clock_offset_s=_number(value.get("clock_offset_s")) or 0.0,
         container_id=_words(value.get("container_id"), 128),
         pids=_pids(value.get("pids")),
+        fell_before_stop=before if isinstance(before := value.get("fell_before_stop"), bool) else None,
+        removed=value.get("removed") is True,
+        removed_at=_moment(value.get("removed_at")),
+        rebooted_at=_moment(value.get("rebooted_at")),
+        last_alive_at=_moment(value.get("last_alive_at")),
     )
 
 

@@ -59,6 +59,13 @@ def _rank(where: RankEvidence, name: str | None) -> dict[str, Any]:
     for key in ("rebooted", "low_power", "clock_latched", "fragmented"):
         if getattr(where, key):
             out[key] = True
+    for key in ("rebooted_at", "last_alive_at", "removed_at"):
+        if getattr(where, key) is not None:
+            out[key] = _stamp(getattr(where, key))
+    if where.removed:
+        out["removed"] = True
+    if where.fell_before_stop is not None:
+        out["fell_before_stop"] = where.fell_before_stop
     if where.kernel:
         out["kernel"] = list(where.kernel)
         if where.container_id:

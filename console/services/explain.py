@@ -38,6 +38,7 @@ LATCHED_S = 30.0  # as long as the alarm of the same name waits
 FREE_BYTES = 4 * GIB
 HIGH_ORDER_BYTES = 64 << 20
 _OFFSETS = 60
+REBOOTED_S = 5.0  # two clocks of one node, and the way of a sample, differ by less
 _RECENT = 12
 FALL_S = 5.0  # a fall is told by the samples of the last seconds: a node that collapses has no more
 
@@ -133,6 +134,14 @@ class NodeSigns:
             self.last_alive_at = self._alive_at
         self._alive_at = sample.heard_at
 
+    def came_up(self, started_at: float | None) -> float | None:
+        """When the node came up, where that was after a container's start (epoch s, its node's clock)."""
+        if self.rebooted_at is not None:
+            return self.rebooted_at
+        if started_at is None or self.booted_at is None or started_at - self.offset > self.booted_at - REBOOTED_S:
+            return None
+        return self.booted_at
+
     def _latch(self, sample: Sample) -> None:
         """A clock that stays low under load; a moment of it is a load that begins or ends."""
         latched = measures(sample)["gpu_latched"]
@@ -207,7 +216,7 @@ class Explainer:
                 self.suspect = True
             case BootFailed() | DeadlinePassed() | NodeLost() | Stalled():
                 self.suspect = True
-            case SmokeDone(ok=False):
+            case SmokeDone(ok=False) | NodeBack(rebooted=True):
                 self.suspect = True
             case _:
                 return
@@ -246,7 +255,7 @@ class Explainer:
             launched_at=state.launched_at,
             health=health,
             request=request,
-            stop_at=self._stop_at,
+            stop_at=self._stop_at if self._stop_at is not None else state.stop_at,
             stall_signs=state.stall_signs,
             deadline_passed=state.ready_at is None and now > state.deadline_at,
             garbage=state.smoke_why if state.phase is Phase.SERVING_BAD else "",
@@ -257,6 +266,7 @@ class Explainer:
         log = self._board.ranks.get(rank.rank)
         collector = self._collectors.get(rank.rank)
         signs = self._signs.get(rank.node, NodeSigns())
+        rebooted_at = rank.rebooted_at if rank.rebooted_at is not None else signs.came_up(rank.started_at)
         return RankEvidence(
             rank=rank.rank,
             node=rank.node,
@@ -272,7 +282,9 @@ class Explainer:
             available_low_at=signs.lowest_at,
             memory_fell_bytes_s=signs.fall,
             memory_fell=signs.lowest is not None and signs.lowest < SCARCE_BYTES,
-            rebooted=signs.rebooted,
+            rebooted=rebooted_at is not None or signs.rebooted,
+            rebooted_at=rebooted_at,
+            last_alive_at=rank.alive_at if rank.alive_at is not None else signs.last_alive_at,
             low_power=signs.low_power,
             clock_latched=signs.clock_latched,
             fragmented=signs.fragmented,
@@ -282,15 +294,19 @@ class Explainer:
             clock_offset_s=-signs.offset,
             container_id=signs.containers.get(rank.container, ""),
             pids=frozenset(signs.pids),
+            fell_before_stop=None if state.stop_at is None else rank.rank in state.gone_at_stop,
+            removed=rank.removed,
+            removed_at=rank.finished_at if rank.removed else None,
         )
 
 
 def _container(rank: RankState) -> ContainerState | Absent | None:
     if rank.status is None:
         return NOT_ASKED
-    if rank.status == "absent":
+    if rank.status == "absent" and (rank.removed or rank.exit_code is None):
         return None
-    return ContainerState(rank.status, rank.exit_code, rank.oom_killed, rank.error, rank.started_at, rank.finished_at)
+    status = "exited" if rank.status == "absent" else rank.status  # it ended, and was removed afterwards
+    return ContainerState(status, rank.exit_code, rank.oom_killed, rank.error, rank.started_at, rank.finished_at)
 
 
 def is_evidence(event: Event) -> bool:

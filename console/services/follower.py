@@ -28,13 +28,14 @@ from console.enginelog.records import Record
 from console.enginelog.stages_model import Stage
 from console.plan.model import Plan
 from console.recipe.model import Recipe
-from console.services.census import Found, epoch
+from console.services.census import Found
 from console.services.explain import Explainer, is_evidence
 from console.services.keeper import Keeper
 from console.services.log_store import RecentRecords
 from console.services.others_stop import OthersStop, WhoStops
 from console.services.progress import ProgressTeller
 from console.services.rank_logs import RankLogs
+from console.services.seen import ended_now, seen_of, seen_of_found, taken_at
 from console.services.tasks import Owner
 from console.telemetry.sample import Container, Containers, Sample
 from console.transport.base import Fleet
@@ -93,6 +94,8 @@ class Follower:
         self.logs = RankLogs(fleet, cluster, clock, owner, keeper, follow=follow, lines=self._records)
         self._ended: set[int] = set()
         self._ended_at = 0.0
+        self._node_alive_at: dict[str, float] = {}  # node -> its last sample, epoch s
+        self._alive_at: dict[int, float] = {}  # rank -> when its container was last seen alive, epoch s
         self._explainer = Explainer(self.board, cluster)
         self._stop_at: float | None = None
         self._others = None if who_stops is None else OthersStop(who_stops, clock, owner)
@@ -179,9 +182,14 @@ class Follower:
     def sampled(self, sample: Sample) -> None:
         """A node's figures, kept for the boot while it lives, where the node has a rank of it. An end is told at once,
         and the sample that shows why may come a moment after it."""
+        if not any(r.node == sample.node for r in self.state.ranks):
+            return
+        if sample.rebooted:
+            self._rebooted(sample, self._node_alive_at.get(sample.node))
+        self._node_alive_at[sample.node] = self._clock.wall()
         ended = self.state.ended_at
         over = self.state.phase.over and (ended is None or self._clock.wall() - ended > LAST_SAMPLES_S)
-        if over or not any(r.node == sample.node for r in self.state.ranks):
+        if over:
             return
         self._keeper.sample(sample)
         self._explainer.sample(sample)
@@ -200,22 +208,9 @@ class Follower:
     def found(self, rows: Sequence[Found]) -> None:
         """What a census says of this deployment's containers."""
         at = self._clock.wall()
-        for r in rows:
-            if r.rank is not None and r.deployment == self.state.deployment:
-                self._container(
-                    ContainerSeen(
-                        at,
-                        r.rank,
-                        r.status,
-                        r.exit_code,
-                        r.oom_killed,
-                        r.started_at,
-                        r.finished_at,
-                        r.error,
-                        r.node,
-                        r.name,
-                    )
-                )
+        for row in rows:
+            if row.rank is not None and row.deployment == self.state.deployment:
+                self._container(seen_of_found(row, row.rank, at))
 
     def containers(self, node: str, answer: Containers) -> None:
         """What a probe's frame says of the containers on its node."""
@@ -230,7 +225,7 @@ class Follower:
                 rows[int(text)] = row
         mine = [r for r in self.state.ranks if r.node in (node, "")]
         if self._others is not None and self._stop_at is None and not self._launching and not self.state.phase.over:
-            ends = any(r.status == "running" and _ended_now(rows.get(r.rank)) for r in mine)
+            ends = any(r.status == "running" and ended_now(rows.get(r.rank)) for r in mine)
             if self._others.keeps(node, answer, self.state.launched_at, ends=ends, told=self._whose_stop):
                 return
         for rank in mine:
@@ -238,7 +233,8 @@ class Follower:
             if seen is not None:
                 self._seen(rank.rank, seen, node)
             elif rank.node and not self._launching and (rank.status is not None or self._late()):
-                self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent"))
+                at = taken_at(answer, rank.container) or self._alive_at.get(rank.rank)
+                self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent", finished_at=at))
 
         self._others_end()
 
@@ -264,26 +260,16 @@ class Follower:
     def _seen(self, rank: int, row: Container, node: str) -> None:
         if isinstance(row.state, Absent):
             return
-        self._container(
-            ContainerSeen(
-                self._clock.wall(),
-                rank,
-                row.state,
-                row.exit_code if row.state in GONE and isinstance(row.exit_code, int) else None,
-                row.oom_killed if isinstance(row.oom_killed, bool) else None,
-                epoch(row.started_at),
-                epoch(row.finished_at),
-                row.error if isinstance(row.error, str) else "",
-                node,
-                row.name,
-            )
-        )
+        if row.state not in GONE:
+            self._alive_at[rank] = self._clock.wall()
+        self._container(seen_of(rank, row, node, self._clock.wall()))
 
     def _container(self, event: ContainerSeen) -> None:
         old = next((r for r in self.state.ranks if r.rank == event.rank), None)
         if old is None:
             return
-        if (old.status, old.exit_code) != (event.status, event.exit_code):
+        code = old.exit_code if event.status == "absent" else event.exit_code  # what ended before ended with it
+        if (old.status, old.exit_code) != (event.status, code):
             self.apply(event)
             if event.status in GONE and self.state.phase not in (Phase.STOPPING, Phase.STOPPED):
                 self._ended.add(event.rank)
@@ -305,12 +291,23 @@ class Follower:
             self._dirty.add(rank)
             self._wake.set()
 
-    def node_changed(self, node: str, trouble: str, why: str, *, rebooted: bool = False) -> None:
+    def _rebooted(self, sample: Sample, alive_at: float | None) -> None:
+        """The node's kernel was started again. What happens after a boot's end is not of the boot; but a node that took
+        the boot with it comes back minutes after that. alive_at: the node's last word before, epoch s."""
+        if self.state.phase is Phase.STOPPED:
+            return
+        ended, now = self.state.ended_at, self._clock.wall()
+        if self.state.phase.over and (alive_at is None or ended is None or alive_at > ended + LAST_SAMPLES_S):
+            return
+        up = sample.uptime_s
+        self.apply(NodeBack(now, sample.node, True, None if isinstance(up, Absent) else now - up, alive_at))
+
+    def node_changed(self, node: str, trouble: str, why: str) -> None:
         """The way to a node broke, or is there again."""
         if all(r.node != node for r in self.state.ranks):
             return
         at = self._clock.wall()
-        self.apply(NodeLost(at, node, trouble, why) if trouble else NodeBack(at, node, rebooted))
+        self.apply(NodeLost(at, node, trouble, why) if trouble else NodeBack(at, node))
 
     # -- logs ---------------------------------------------------------------------------------------------------
 
@@ -393,7 +390,3 @@ class Follower:
             return
         finally:
             self._tell_progress(lines=True)
-
-
-def _ended_now(row: Container | None) -> bool:
-    return row is None or (isinstance(row.state, str) and row.state in GONE)
