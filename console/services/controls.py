@@ -221,6 +221,21 @@ class Controls:
         self._see(state, ", ".join(h or "somebody who does not say" for h in list(holders)[:2]), missing)
         return self.view
 
+    async def holder_who(self, does: Callable[[str], bool]) -> str:
+        """The first holder of whom this is true that any node names, in the words of its lease; "" none."""
+        asked = [asyncio.ensure_future(self._look_at(node)) for node in self._nodes]
+        try:
+            for answer in asyncio.as_completed(asked):
+                said = await answer
+                for holder in map(named, said if isinstance(said, list) else ()):
+                    if does(holder):
+                        return holder
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return ""
+
     async def _look_at(self, node: str) -> list[str] | str:
         argv = ["sh", "-c", PROGRAM, "nightdeck-lease", self._by, "look", WATCHER, f"{EXPIRE_S:.0f}"]
         try:

@@ -32,7 +32,7 @@ from console.services.census import Found
 from console.services.explain import Explainer, is_evidence
 from console.services.keeper import Keeper
 from console.services.log_store import RecentRecords
-from console.services.others_stop import OthersStop, WhoStops
+from console.services.others_stop import OthersStop, WhoStops, began_at
 from console.services.progress import ProgressTeller
 from console.services.rank_logs import RankLogs
 from console.services.seen import ended_now, seen_of, seen_of_found, taken_at
@@ -241,7 +241,7 @@ class Follower:
     def _whose_stop(self, by: str, kept: Mapping[str, Containers]) -> None:
         if by and self._stop_at is None:
             self._others_at = self._clock.monotonic()
-            self.apply(StopStarted(self._clock.wall(), by))
+            self.apply(StopStarted(began_at(by, self._clock.wall(), self.state, kept), by))
         for node, answer in kept.items():
             self.containers(node, answer)
 

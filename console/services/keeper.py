@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,26 +20,27 @@ from console.boot.state import BootState
 from console.boot.summary import merged, summary_of
 from console.boot.windows import Windows
 from console.cluster.facts import NodeFacts
-from console.files.archive import log_files, read_log
+from console.files.archive import log_files
 from console.files.atomic import Appender, write_whole
 from console.files.boot_folder import TELEMETRY, BootFolder, holder_of
-from console.files.event_codec import decode_event, encode_event
-from console.files.journal import read_events
+from console.files.event_codec import encode_event
+from console.files.journal import is_held, parse_boot_id, read_summary
+from console.files.stop_mark import read_stop_mark, write_stop_mark
 from console.plan.model import Plan
 from console.recipe.mask import masked_source
 from console.recipe.model import Recipe
 from console.services.disk_queue import Backlog, DiskQueue, Pulse
+from console.services.kept import log_end, newest_in
 from console.services.series import METRICS
-from console.services.tail import stamp_of
+from console.services.tail import Resume, stamp_of
 from console.telemetry.sample import Sample
 
-# The end of a log that is held already is what resuming needs; more than this is not read back into memory.
-_READ_BACK: Final = 64 << 20
-_LAST_BYTES: Final = 4 << 20
 # How long another console of this machine may take to write what a log's end holds, and how often that is looked at.
 OTHERS_S = 10.0
 OTHERS_BEAT_S: Final = 0.2
 ROOM_BEAT_S: Final = 0.02
+# What is heard of a boot while another console writes it, for when that one ends: its last moments matter then.
+_UNWRITTEN: Final = 2000
 _WEIGHTY: Final = frozenset(
     {"BootOpened", "BootFailed", "StopStarted", "StopEnded", "SmokeDone", "CauseFound", "Acted", "DeadlineMoved"}
 )
@@ -68,6 +69,11 @@ class Keeper:
         self._path = folder.path if isinstance(folder, BootFolder) else folder
         self._backlog = Backlog(pulse or Pulse())
         self._queue = DiskQueue(self._folder, told, self._backlog) if self._folder is not None else None
+        self._told = told
+        self._taken: BootFolder | None = None
+        self._unwritten: deque[Event] = deque(maxlen=_UNWRITTEN)
+        self._secrets: frozenset[str] = frozenset()
+        self._behind: dict[int, list[bytes] | None] = {}  # by rank: what came while its log is caught up
         self._thread = thread
         self._failed = failed
         self._before = before or {}
@@ -96,6 +102,81 @@ class Keeper:
     def owns(self) -> bool:
         """False where another console of this machine writes this boot, or nobody does."""
         return self._folder is not None
+
+    def mark_stop(self, by: str, at: float, ended: float | None, result: str) -> None:
+        """For this machine's other consoles, whoever of them writes the boot. at, ended: epoch s."""
+
+        def work() -> None:
+            try:
+                if self._path is not None:
+                    write_stop_mark(self._path, by, at, ended=ended, result=result)
+            except NightdeckError as error:
+                self._failed(error)
+
+        self._thread.submit(work)
+
+    def stopped_by(self, now: float) -> str:
+        """Who stops this boot now, or did a moment ago, as a console of this machine told. In a thread."""
+        mark = read_stop_mark(self._path, now) if self._path is not None else None
+        return mark.by if mark is not None else ""
+
+    # -- where another console of this machine wrote this boot --------------------------------------------------
+
+    @property
+    def left_to_another(self) -> bool:
+        """There is a folder, and this console does not write it."""
+        return self._folder is None and self._path is not None and not self._closed
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Ranks of whose logs the folder lacks what came while nobody wrote it."""
+        return tuple(self._behind)
+
+    def take(self) -> bool:
+        """Take the folder, where whoever wrote it has ended; `own` then begins to write. Blocks for milliseconds."""
+        named = parse_boot_id(self._path.name) if self._path is not None else None
+        if named is None or self._path is None or self._taken is not None:
+            return self._taken is not None
+        try:
+            self._taken = BootFolder(self._path, named[0], secrets=self._secrets)
+        except NightdeckError:  # another writes on, or the folder is no more
+            return False
+        return True
+
+    def own(self, lacking: Callable[[Path, Sequence[Event]], list[Event]], ranks: Iterable[int]) -> None:
+        """Write what was taken from now on. lacking: those of the events that the folder has not. ranks: whose logs are
+        read already, and must be caught up."""
+        folder, self._taken = self._taken, None
+        if folder is None:
+            return
+        self._before = read_summary(folder.path)[0]
+        self._folder, self._queue = folder, DiskQueue(folder, self._told, self._backlog)
+        self._behind = dict.fromkeys(ranks)
+        self._summary = {}
+        events, late = tuple(self._unwritten), list[Event]()
+        self._unwritten.clear()
+        self._do(lambda held: late.extend(lacking(held.path, events)), must=True)
+
+        def write(held: BootFolder) -> None:
+            while late:  # a disk that refuses is asked again
+                held.append_event(encode_event(late[0]), flush=True)
+                late.pop(0)
+
+        self._do(write, must=True)
+
+    def catching(self, rank: int) -> None:
+        """A rank's log is read from its node: what comes of it meanwhile waits."""
+        self._behind[rank] = []
+
+    def caught(self, rank: int, resume: Resume | None) -> None:
+        """Its reading is over. resume: knows the lines that the folder has by now; None: not all were read."""
+        if resume is None:
+            self._behind[rank] = None
+            return
+        aside = self._behind.pop(rank, None) or []
+        resume.since()
+        if lines := [line for line in aside if resume.fresh(line)]:
+            self.log(rank, lines)
 
     async def room(self) -> None:
         """Until more can be held. Whoever reads a log asks before it reads on: the node keeps the rest meanwhile. A
@@ -139,12 +220,16 @@ class Keeper:
             if self._progress.get(event.rank) == news:
                 return
             self._progress[event.rank] = news
+        if self._queue is None:
+            self._unwritten.append(event)
+            return
         row = encode_event(event)
         self._do(lambda folder: folder.append_event(row, flush=row["type"] in _WEIGHTY))
 
     def add_secrets(self, values: Iterable[str]) -> None:
         """Values to mask in all that is written from now on."""
         if secrets := frozenset(values):
+            self._secrets |= secrets
             self._do(lambda folder: folder.add_secrets(secrets))
 
     def plan(self, recipe: Recipe, plan: Plan, facts: Mapping[str, NodeFacts | object]) -> None:
@@ -159,7 +244,12 @@ class Keeper:
 
         self._do(work)
 
-    def log(self, rank: int, lines: Sequence[bytes]) -> None:
+    def log(self, rank: int, lines: Sequence[bytes], *, caught: bool = False) -> None:
+        """caught: read from the node once more, for a log that this console took over."""
+        if rank in self._behind and not caught:
+            if (aside := self._behind[rank]) is not None:
+                aside.extend(lines)
+            return
         data = b"\n".join(lines) + b"\n"
         if self._folder is None and lines:
             self._newest[rank] = stamp_of(lines[-1])
@@ -204,7 +294,7 @@ class Keeper:
             file = log_files(self._path).get(rank)
             if file is None:
                 return []
-            data = _tail(file)
+            data = log_end(file)
         except (NightdeckError, OSError) as error:
             self._failed(error)
             return []
@@ -248,6 +338,9 @@ class Keeper:
             self.flush()
         except TimeoutError:
             return self._disk_says()
+        if self._behind:
+            rows = ", ".join(str(r) for r in sorted(self._behind))
+            return f"whoever wrote this boot has ended, and its log of rank {rows} is not caught up yet"
         return self._disk_says() if self._broken else self._gap()
 
     def _gap(self) -> str:
@@ -269,9 +362,11 @@ class Keeper:
         """Another console writes this boot: its files must come to hold what was read here."""
         assert self._path is not None
         limit = time.monotonic() + OTHERS_S
-        while missing := [r for r, stamp in self._newest.items() if _newest_in(self._path, r) < stamp]:
+        while missing := [r for r, stamp in self._newest.items() if newest_in(self._path, r) < stamp]:
+            rows = ", ".join(str(r) for r in sorted(missing))
+            if not is_held(self._path):
+                return f"nobody writes this boot, and its log of rank {rows} is not whole"
             if time.monotonic() > limit:
-                rows = ", ".join(str(r) for r in sorted(missing))
                 return f"{holder_of(self._path)} writes this boot, and its log of rank {rows} is not whole"
             time.sleep(OTHERS_BEAT_S)
         return ""
@@ -289,6 +384,8 @@ class Keeper:
                 self._queue.last()
         finally:
             try:
+                if self._taken is not None:
+                    self._taken.close()
                 if self._folder is not None:
                     self._folder.close()
             except NightdeckError as error:
@@ -296,40 +393,6 @@ class Keeper:
             finally:
                 if self._telemetry is not None:
                     self._telemetry.close()
-
-
-def kept_events(folder: Path) -> list[Event]:
-    """The events that an earlier console of this machine kept of a boot. Raises NightdeckError. Blocks: a night's are
-    many."""
-    found = (decode_event(line.event) for line in read_events(folder) if line.event is not None)
-    return [event for event in found if event is not None]
-
-
-def _newest_in(folder: Path, rank: int) -> bytes:
-    """The stamp of the last whole line of a rank's log, which is on the disk itself then; empty where there is none."""
-    try:
-        file = log_files(folder).get(rank)
-        if file is None:
-            return b""
-        with file.open("rb") as stream:
-            os.fsync(stream.fileno())
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _LAST_BYTES))
-            lines = stream.read(_LAST_BYTES).split(b"\n")
-    except (NightdeckError, OSError):  # not to be read: then it is not known to hold anything
-        return b""
-    return next((s for line in reversed(lines[:-1]) if (s := stamp_of(line))), b"")
-
-
-def _tail(file: Path) -> bytes:
-    if file.suffix == ".gz":
-        data = bytearray()
-        for block in read_log(file):
-            data += block
-            del data[: max(0, len(data) - _READ_BACK)]
-        return bytes(data)
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - _READ_BACK))
-        return stream.read(_READ_BACK)
 
 
 def _json_line(line: Mapping[str, Any]) -> bytes:

@@ -123,6 +123,10 @@ class Ledger:
         keeper = self._keepers.get(deployment)
         return keeper is not None and keeper.path is not None
 
+    def held(self, deployment: str) -> Keeper | None:
+        """What `keeper` gave for a deployment before."""
+        return self._keepers.get(deployment)
+
     def unsaved(self, deployments: Collection[str]) -> dict[str, str]:
         """Of these, those whose logs are not on the disk, and why. Blocks for seconds."""
         out: dict[str, str] = {}

@@ -10,6 +10,9 @@ from typing import Final
 
 from console.base.clock import Clock
 from console.base.errors import NightdeckError
+from console.boot.state import BootState
+from console.plan.model import LABEL_DEPLOYMENT, LABEL_RANK
+from console.services.census import epoch
 from console.services.tasks import Owner
 from console.telemetry.sample import Containers
 
@@ -18,6 +21,24 @@ ASK_LIMIT_S: Final = 2.0
 ASK_AGAIN_S: Final = 10.0
 _DOING: Final = re.compile(r", (stopping|restarting)\b[^;]{0,200}? since (\d\d):(\d\d):(\d\d) UTC")
 _DAY_S: Final = 86400
+
+
+def began_at(holder: str, now: float, state: BootState, kept: Mapping[str, Containers]) -> float:
+    """When the stop of this holder of the controls began (epoch s): by the time of day that it tells, nearest before
+    `now`, and no later than what ended by it, since its clock may be another. kept: what the nodes say by now."""
+    found = _DOING.search(holder)
+    told = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4]) if found is not None else now % _DAY_S
+    ago = (now - told) % _DAY_S
+    ran = {str(r.rank) for r in state.ranks if r.status == "running"}
+    ends = [
+        epoch(row.finished_at)
+        for answer in kept.values()
+        for row in answer.rows
+        if row.labels.get(LABEL_DEPLOYMENT) == state.deployment and row.labels.get(LABEL_RANK) in ran
+    ]
+    began = now - ago if ago < _DAY_S / 2 else now
+    return max(state.launched_at, min([began, *(at for at in ends if at is not None)]))
+
 
 # Who stops a deployment that was launched then (epoch s), in the words of the lease; "" nobody.
 WhoStops = Callable[[float], Awaitable[str]]

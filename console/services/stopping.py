@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from console.base.errors import UsageError
-from console.boot.events import Acted, Event
+from console.boot.events import Acted, Event, StopEnded, StopStarted
+from console.boot.to_json import stamp
 from console.services.census import Census, Found, take_census
 from console.services.controls import AT_THE_CONSOLE, Controls
 from console.services.discovery import by_deployment
@@ -98,9 +99,13 @@ class Stopping(Preparing):
     ) -> AbstractAsyncContextManager[Lease]:
         return self.controls.during(doing, override=override, must=must, take_over=take_over)
 
-    async def _who_stops(self, launched_at: float) -> str:
-        view = await self.controls.look()
-        return view.holder if view.state == "other" and stops(view.holder, launched_at) else ""
+    async def _who_stops(self, deployment: str, launched_at: float) -> str:
+        """By what a console of this machine left beside the journal, else by the first node that names one: a node
+        that is cut off answers late, and its holder is the others' too."""
+        keeper = self._ledger.held(deployment)
+        if keeper is not None and (by := await asyncio.to_thread(keeper.stopped_by, self._clock.wall())):
+            return by
+        return await self.controls.holder_who(lambda holder: stops(holder, launched_at))
 
     async def look_at_controls(self) -> ControlsView:
         return await self.controls.look()
@@ -153,7 +158,16 @@ class Stopping(Preparing):
         return stop
 
     def _new_stop(self, which: str | None, follower: Follower | None, grace_s: float, discard_logs: bool) -> Stop:
+        meant = [which] if which is not None else list(self._followers)
+        begun = self._clock.wall()
+        by = f"{self._by}, stopping since {(stamp(begun) or '')[11:19]} UTC"
+
         def emit(event: Event) -> None:
+            # First, so that whoever sees an end of it finds this.
+            if isinstance(event, StopStarted | StopEnded):
+                ended, result = (event.at, event.result) if isinstance(event, StopEnded) else (None, "")
+                for keeper in filter(None, map(self._ledger.held, meant)):
+                    keeper.mark_stop(by, begun, ended, result)
             if follower is not None:
                 follower.apply(event)
 
@@ -194,14 +208,25 @@ class Stopping(Preparing):
             self._followers[name].keep_states([r for r in rows if r.deployment == name])
         if self._follow:
             await asyncio.gather(*(self._followers[name].drained(DRAIN_S) for name in followed))
+        await self._take_over(followed)
         # Before any is read: reading one makes the folder that another was not kept in.
         whole = {r.id for r in rows if self._read_whole(r) and self._ledger.keeps(r.deployment)}
         said = await asyncio.gather(*(self._read_rank(ranked, whole) for ranked in _by_rank(rows)))
         read = {ident: why for part in said for ident, why in part.items()}
         # Then the containers go, and with them the nodes' own copies: ours are on the disk before.
         disk = await asyncio.to_thread(self._ledger.unsaved, {r.deployment for r in rows})
+        if ended := await self._take_over(disk.keys() & followed):  # whoever wrote these has ended meanwhile
+            disk |= dict.fromkeys(ended, "") | await asyncio.to_thread(self._ledger.unsaved, ended)
         why = {r.id: disk.get(r.deployment) or read.get(r.id, "") for r in rows if r.rank is not None}
         return {ident: reason for ident, reason in why.items() if reason}
+
+    async def _take_over(self, deployments: Collection[str]) -> list[str]:
+        """Those of these that this console writes, and wrote or caught up with only now."""
+        held = {name: self._ledger.held(name) for name in deployments}
+        found = [name for name, keeper in held.items() if keeper is not None and (not keeper.owns or keeper.behind)]
+        mine = [n for n in found if await self._takeovers[n].now()]
+        await asyncio.gather(*(self._takeovers[n].catch_up(READ_LOG_S) for n in mine))
+        return mine
 
     async def _read_rank(self, rows: Sequence[Found], whole: Collection[str]) -> dict[str, str]:
         """One after the other into the log of their rank: several, where a rank has a container on two nodes. whole:

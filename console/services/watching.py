@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from console.base.absent import Absent
@@ -23,12 +24,13 @@ from console.services.discovery import by_deployment, open_found, remembered
 from console.services.follower import Follower
 from console.services.helpers import LABEL_HELPER, Helper, find_helpers
 from console.services.hub import LogLine
-from console.services.keeper import kept_events
+from console.services.kept import kept_events
 from console.services.ledger import Ledger
 from console.services.node_watch import NodeWatch
 from console.services.picture import Picture
 from console.services.readiness import Readiness
 from console.services.shelf import Shelf
+from console.services.takeover import Takeover
 from console.services.tasks import Owner
 from console.services.vigil import Vigil, VigilOptions
 from console.telemetry.sample import Sample
@@ -72,6 +74,7 @@ class Watching(Picture):
         self._owner = Owner(self._task_failed)
         self._closed = False
         self._ready: dict[str, Readiness] = {}
+        self._takeovers: dict[str, Takeover] = {}
         self._discovering: asyncio.Task[Any] | None = None
         self._known: set[str] = set()  # deployments that were taken up
         self._asked: dict[str, float] = {}  # those that were not, and when a census was begun for them
@@ -161,6 +164,8 @@ class Watching(Picture):
             last = now
             for follower in tuple(self._followers.values()):
                 follower.tick()
+            for takeover in tuple(self._takeovers.values()) if self._follow else ():
+                takeover.tick()
             snap = self.snapshot()
             self.vigil.tick(snap.nodes, snap.boots)
             self._draw_anew()
@@ -282,9 +287,9 @@ class Watching(Picture):
             self._ledger.told(f"what was kept of {event.deployment} cannot be read: {error}")
             return None
 
-    async def _who_stops(self, launched_at: float) -> str:
+    async def _who_stops(self, deployment: str, launched_at: float) -> str:
         """Which other console ends a deployment launched then; "" none."""
-        del launched_at
+        del deployment, launched_at
         return ""
 
     def _secrets_of(self, slug: str) -> frozenset[str]:
@@ -301,24 +306,30 @@ class Watching(Picture):
         checks: Sequence[SmokePrompt] = (),
         past: BootState | None = None,
     ) -> Follower:
+        keeper = self._ledger.keeper(
+            event.deployment, event.number, event.recipe, now=self._clock.wall(), secrets=secrets
+        )
+        parts: dict[str, Any] = {
+            "fleet": self._fleet,
+            "cluster": self._cluster,
+            "clock": self._clock,
+            "owner": self._owner,
+        }
         follower = Follower(
             event,
-            fleet=self._fleet,
-            cluster=self._cluster,
-            clock=self._clock,
-            owner=self._owner,
-            keeper=self._ledger.keeper(
-                event.deployment, event.number, event.recipe, now=self._clock.wall(), secrets=secrets
-            ),
+            **parts,
+            keeper=keeper,
             heard=self._heard,
             lines=self._lines_of(event.deployment),
             follow=self._follow,
             secrets=secrets,
             earlier=self._ledger.stage_times(event.recipe),
-            who_stops=self._who_stops,
+            who_stops=partial(self._who_stops, event.deployment),
             past=past,
         )
         self._followers[event.deployment] = follower
+        # Its row is then written anew.
+        self._takeovers[event.deployment] = Takeover(keeper, follower.logs, **parts, taken=follower.close)
         self._ready[event.deployment] = Readiness(follower, self._fleet, self._cluster, self._clock, checks)
         self._known.add(event.deployment)
         for name, watch in self._watches.items():

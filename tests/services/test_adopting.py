@@ -17,7 +17,7 @@ from console.cluster.model import Cluster, Node
 from console.files.journal import Journal
 from console.recipe.model import Recipe
 from console.services import watching as watching_module
-from console.services.keeper import kept_events
+from console.services.kept import kept_events
 from console.services.ledger import Ledger
 from console.services.watching import Watching
 from console.telemetry.sample import Container, Containers, Sample
