@@ -15,6 +15,7 @@ from console.boot.events import ContainerSeen, DeadlinePassed, Event, SmokeDone,
 from console.boot.figures import ready_by, ready_seconds, ready_text
 from console.boot.state import GONE, BootState, Phase
 from console.boot.words import bare
+from console.services.boot_ends import BootEnds, subjects
 from console.services.hub import NodeView
 from console.services.ways_out import Way, send
 from console.telemetry.alarm_rules import HARD_RDMA, SOFT_RDMA, AlarmPolicy
@@ -54,6 +55,7 @@ class AlarmBook:
         self._boot_rules = tuple(r for r in rules if r.measure in _BOOT_MEASURES)
         self._thresholds: dict[tuple[str, str], Thresholds] = {}
         self._kernel: dict[str, int] = {}
+        self._ends = BootEnds()
 
     # -- what faces read and do ---------------------------------------------------------------------------------
 
@@ -78,7 +80,8 @@ class AlarmBook:
 
     def mute(self, seconds: float, *, code: str = "", node: str = "") -> None:
         """Tell nobody of this rule on this node for a while; 0 ends it; "" stands for all."""
-        self._list.mute(code, node, self._clock.wall() + seconds)
+        now = self._clock.wall()
+        self._list.mute(code, node, now + seconds, now)
         self._touch()
 
     @property
@@ -119,9 +122,12 @@ class AlarmBook:
         self._send(self._list.step(self._clock.wall()))
 
     def boots(self, states: Iterable[BootState]) -> None:
-        """Once a second: what is measured of each deployment."""
+        """Once a second, all that are known: what is measured of each, and which have been dealt with."""
         now = self._clock.wall()
-        for state in states:
+        rows = tuple(states)
+        for state in self._ends.look(rows):
+            self._send(self._list.clear_all(subjects(state), now))
+        for state in rows:
             left: Float = state.deadline_at - now if state.phase in _LIVE else 1e9
             length = state.stats.get("acceptance_length")
             drafts: Float = length if length is not None else Absent("the engine drafts nothing")
@@ -134,10 +140,9 @@ class AlarmBook:
     def heard(self, state: BootState, event: Event) -> None:
         """An event, with the state after it."""
         subject = f"boot {state.number}"
-        quiet = state.phase in (Phase.STOPPING, Phase.STOPPED)
+        quiet = state.phase in (Phase.STOPPING, Phase.STOPPED) or state.deployment in self._ends.over
         if quiet:
-            now = self._clock.wall()
-            self._send(self._list.clear_all([subject, *(f"{subject} rank {r.rank}" for r in state.ranks)], now))
+            self._send(self._list.clear_all(subjects(state), self._clock.wall()))
             return
         if isinstance(event, ContainerSeen):
             who = f"{subject} rank {event.rank}"
@@ -163,6 +168,9 @@ class AlarmBook:
         if isinstance(event, StatsSeen):
             return
         if state.phase is Phase.FAILED:
+            self.over("ready", subject)
+            if not self._ends.tells(state):
+                return
             at = state.cause.node if state.cause is not None and state.cause.node else state.failed_node
             text = f"{subject} ({state.recipe}) failed: {why_failed(state)}"
             self.happen("boot-failed", subject, text, node=at)

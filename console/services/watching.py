@@ -167,7 +167,7 @@ class Watching(Picture):
             for takeover in tuple(self._takeovers.values()) if self._follow else ():
                 takeover.tick()
             snap = self.snapshot()
-            self.vigil.tick(snap.nodes, snap.boots)
+            self.vigil.tick(snap.nodes, [f.state for f in self._followers.values()])
             self._draw_anew()
 
     # -- what nodes say -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ FLAP_S: Final = 60.0
 class Alarm:
     """One alarm. id: grows by one. code: the rule's name. subject: what it is about beside the code (a node, a rank).
     Times are epoch seconds; cleared_at is None while it holds. count: how often it was raised in a row of flaps.
-    muted: it was raised while its rule or node was muted, so nobody was told."""
+    muted: its rule or node is muted, or was when the alarm ended, so nobody is told."""
 
     id: int
     code: str
@@ -125,7 +125,10 @@ class AlarmList:
 
     def step(self, now: float) -> list[Alarm]:
         """What was to clear by itself by now; mutes that are over."""
-        self._mutes = {k: until for k, until in self._mutes.items() if until > now}
+        left = {k: until for k, until in self._mutes.items() if until > now}
+        if len(left) != len(self._mutes):
+            self._mutes = left
+            self._mark(now)
         out: list[Alarm] = []
         for alarm in self.active:
             if alarm.until is not None and alarm.until <= now:
@@ -139,9 +142,17 @@ class AlarmList:
             self._alarms[alarm.id] = replace(alarm, acked_at=at, acked_by=by)
         return len(which)
 
-    def mute(self, code: str, node: str, until: float) -> None:
-        """Tell nobody of this rule on this node until then; "" is every rule, every node. until in the past ends it."""
+    def mute(self, code: str, node: str, until: float, now: float = 0.0) -> None:
+        """Tell nobody of this rule on this node until then; "" is every rule, every node. until in the past ends it.
+        What holds already is marked at once, and calls no more."""
         self._mutes[(code, node)] = until
+        self._mark(now)
+
+    def _mark(self, now: float) -> None:
+        for alarm in self.active:
+            muted = self._is_muted(alarm.code, alarm.node, now)
+            if muted != alarm.muted:
+                self._alarms[alarm.id] = replace(alarm, muted=muted)
 
     def _is_muted(self, code: str, node: str | None, at: float) -> bool:
         pairs = ((code, node or ""), (code, ""), ("", node or "\0"), ("", ""))

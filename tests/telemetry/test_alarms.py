@@ -151,3 +151,17 @@ def test_a_guard_of_any_shape_is_read_or_left_out() -> None:
     trip = {"at": 5.0, "floor_bytes": 4, "available_bytes": 3, "history": [[0.0, 3], [1], "x", [-1, "9"]]}
     found = guard({"deployment": "d", "rank": 0, "tripped": trip})
     assert found is not None and found.trip is not None and found.trip.history == ((0.0, 3), (-1.0, 9))
+
+
+def test_what_holds_is_marked_as_muted_at_once_and_calls_again_when_that_is_over() -> None:
+    alarms = AlarmList()
+    alarms.raise_("memory-low", "dgx3", Severity.BLOCK, "low", 10.0, node="dgx3")
+    alarms.mute("memory-low", "dgx3", 3610.0, 10.0)
+    assert [(a.muted, a.calls) for a in alarms.all] == [(True, False)]
+    alarms.step(3000.0)
+    assert alarms.all[0].muted
+    alarms.step(3611.0)
+    assert [(a.muted, a.calls) for a in alarms.all] == [(False, True)]
+    alarms.mute("", "", 9000.0, 4000.0)
+    alarms.mute("", "", 4001.0, 4001.0)
+    assert not alarms.all[0].muted

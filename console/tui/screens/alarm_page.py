@@ -118,6 +118,7 @@ class AlarmPage(Sheet[None]):
         self.hub.mute_alarms(MUTE_S if on else 0.0, code=alarm.code, node=alarm.node or "")
         where = f"{safe(alarm.code)} on {safe(alarm.node)}" if alarm.node else safe(alarm.code)
         self._say(f"{where}: nobody is told for an hour" if on else f"{where}: told again")
+        self.draw()
 
     def _say(self, text: str) -> None:
         self.app.notify(text, markup=False)
