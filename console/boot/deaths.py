@@ -20,13 +20,15 @@ def gone_ranks(state: BootState) -> tuple[int, ...]:
 def taken_away(state: BootState, rank: RankState, event: ContainerSeen) -> RankState:
     """What had ended before ended as it did; what was alive a moment ago was removed by somebody."""
     ended = rank.status in GONE
-    at = event.finished_at if event.finished_at is not None else event.at
     # `rm -f` kills first: a probe may see the container in between.
     killed = rank.exit_code == 137 and rank.finished_at is not None and abs(event.at - rank.finished_at) < REMOVAL_S
-    removed = rank.removed or (state.stop_at is None and rank.status != "absent" and (not ended or killed))
+    seen = event.finished_at is not None or state.phase is not Phase.FAILED  # clearing up after a failure is no cause
+    removed = rank.removed or (state.stop_at is None and rank.status != "absent" and (killed or (not ended and seen)))
     if ended:
         return replace(rank, status="absent", removed=removed)
-    return replace(rank, status="absent", removed=removed, exit_code=None, oom_killed=None, finished_at=at, error="")
+    return replace(
+        rank, status="absent", removed=removed, exit_code=None, oom_killed=None, finished_at=event.finished_at
+    )
 
 
 def first_death(state: BootState, at: float) -> BootState:
@@ -80,6 +82,8 @@ def _violence(rank: RankState) -> int:
 def _died(rank: RankState) -> str:
     """One sentence: which rank ended, where, and how its container ended."""
     who = f"rank {rank.rank} on {rank.node}" if rank.node else f"rank {rank.rank}"
+    if rank.removed and rank.finished_at is None:
+        return f"{who}: its container is gone, and nobody saw how"
     if rank.removed:
         return f"{who}: its container was removed (by hand or by another tool, not by a console)"
     if rank.status == "absent" and rank.exit_code is None:

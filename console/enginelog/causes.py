@@ -99,6 +99,9 @@ def _choose(evidence: Evidence, found: Sequence[Finding]) -> Finding | None:
             who = max(differing, key=lambda f: f.weight)
             return replace(who, stage=first.stage, moment=first.moment, evidence=(*who.evidence, *first.evidence[:1]))
     state = _earliest(_together(timed))
+    vanished = next((f for f in found if f.sentence == causes_states.VANISHED), None)
+    if first is None and vanished is not None:
+        return vanished  # others end for want of it; when it went nobody saw
     if first is None or (state is not None and state.order < first.order and state.rank != first.rank):
         first = state if state is not None else first
     if first is not None:

@@ -27,6 +27,7 @@ _SHOWN: Final = 400
 # [inferred] A machine of this kind takes two to three minutes from power to the first word of its services.
 _COMES_UP_S: Final = 180.0
 REMOVED: Final = "Its container was removed (by hand or by another tool, not by a console)."
+VANISHED: Final = "Its container is gone, and nobody here saw who removed it: a hand, another tool, another console."
 _ASK: Final = "ask who removed it (`docker events`, shell history, a cleanup job there); stop, then launch again"
 _CAUSES: Final = frozenset({Kind.CAUSE})
 _OF_KERNEL: Final = frozenset({Kind.CAUSE, Kind.SYMPTOM})
@@ -40,9 +41,9 @@ def findings(where: RankEvidence, stopped: float | None) -> list[Finding]:
     if where.rebooted and (stopped is None or where.fell_before_stop is True):
         out.append(_of_reboot(where))
     if where.removed and (stopped is None or where.fell_before_stop is True):
-        out.append(
-            state_finding(where, "killed_from_outside", REMOVED, action=_ASK, weight=92, moment=where.removed_at)
-        )
+        at = where.removed_at
+        words = REMOVED if at is not None else VANISHED
+        out.append(state_finding(where, "killed_from_outside", words, action=_ASK, weight=92, moment=at))
     container = where.container
     if isinstance(container, ContainerState):
         out += _of_container(where, container, stopped)

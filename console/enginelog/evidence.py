@@ -140,7 +140,8 @@ class RankEvidence:
     container's own, and processes of it and of the node's GPUs. fell_before_stop: it had ended when the boot was
     stopped, None where nobody looked. removed: the container ran and was taken away, by no console's stop.
     rebooted_at: when the node came up again, last_alive_at: its last word before that
-    (epoch s). removed_at: when it was taken away, by its node's clock."""
+    (epoch s). removed_at: when it was taken away, by its node's
+    clock, None where nobody saw that."""
 
     rank: int | None
     node: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from console.base.absent import Absent
@@ -200,17 +200,20 @@ class Follower:
 
     def begin(self) -> None:
         """Start what watches; all of it belongs to the owner."""
-        name = self.state.deployment
-        self._owner.spawn(f"progress {name}", self._pump())
+        self._owner.spawn(f"progress {self.state.deployment}", self._pump())
 
     # -- containers ---------------------------------------------------------------------------------------------
 
-    def found(self, rows: Sequence[Found]) -> None:
-        """What a census says of this deployment's containers."""
+    def found(self, rows: Sequence[Found], answered: Collection[str] = ()) -> None:
+        """What a census says of this deployment's containers. answered: nodes that said all that is there; what a
+        journal tells of them is of before."""
         at = self._clock.wall()
-        for row in rows:
-            if row.rank is not None and row.deployment == self.state.deployment:
-                self._container(seen_of_found(row, row.rank, at))
+        there = {r.rank: r for r in rows if r.rank is not None and r.deployment == self.state.deployment}
+        for rank in self.state.ranks if not self._launching else ():
+            if rank.node in answered and rank.rank not in there and rank.status not in (None, "absent"):
+                self._container(ContainerSeen(at, rank.rank, "absent"))
+        for number, row in there.items():
+            self._container(seen_of_found(row, number, at))
 
     def containers(self, node: str, answer: Containers) -> None:
         """What a probe's frame says of the containers on its node."""
@@ -235,7 +238,6 @@ class Follower:
             elif rank.node and not self._launching and (rank.status is not None or self._late()):
                 at = taken_at(answer, rank.container) or self._alive_at.get(rank.rank)
                 self._container(ContainerSeen(self._clock.wall(), rank.rank, "absent", finished_at=at))
-
         self._others_end()
 
     def _whose_stop(self, by: str, kept: Mapping[str, Containers]) -> None:
@@ -375,6 +377,12 @@ class Follower:
         """A guard on a node ended its rank; marker: its numbers in words."""
         self._explainer.guard(node, marker)
         self._wake.set()
+
+    def conclude(self) -> None:
+        """For a face that looks once: the cause by what is known now."""
+        found = self._explainer.look(self.state, self._clock.wall()) if self._explainer.suspect else None
+        if found is not None:
+            self.apply(found)
 
     async def caught_up(self) -> None:
         """Without following: until every log that can be read was read to its end."""

@@ -147,6 +147,8 @@ class Watching(Picture):
                     await asyncio.gather(
                         *(self._ready[n].look() for n, f in self._followers.items() if not f.state.phase.over)
                     )
+                    for follower in self._followers.values():
+                        follower.conclude()
         except TimeoutError:
             self._tell("warn", f"not everything answered in {timeout:.0f} s; what is missing is shown as unknown")
         self._touch()
@@ -256,10 +258,11 @@ class Watching(Picture):
         groups = by_deployment(census)
         live = {name: rows for name, rows in groups.items() if any(f.alive for f in rows)}
         chosen = live or dict(list(groups.items())[-1:])
+        answered = [node for node, told in census.items() if isinstance(told, tuple)]
         for name, rows in chosen.items():
             follower = self._followers.get(name) or await self._follow_found(name, rows)
             if follower is not None:
-                follower.found(rows)
+                follower.found(rows, answered)
         self._known |= groups.keys()
         self._looked = self._looked or any(isinstance(rows, tuple) for rows in census.values())
         self._choose()

@@ -193,3 +193,38 @@ async def test_a_label_that_no_census_has_costs_one_now_and_then(
         assert len(begun) == 2
     finally:
         await watching.close()
+
+
+async def test_what_a_node_says_now_replaces_what_the_journal_said_of_it(tmp_path: Path) -> None:
+    """A stop that ended a moment ago removed rank 1; no probe runs, and the journal had it running."""
+    there = [ROW]
+    labels = {**LABELS, "nightdeck.world": "2"}
+    rows = {n: {**ROW, "Name": f"/f-r{n}", "Config": {"Labels": {**labels, "nightdeck.rank": str(n)}}} for n in (0, 1)}
+
+    def world() -> Watching:
+        return Watching(
+            cluster=Cluster("c", "f", (Node("n1", "n1"), Node("n2", "n2"))),
+            fleet=FakeFleet(
+                [
+                    Engine("n1", lambda argv: Completed(0, json.dumps([rows[0]]).encode(), b"")),
+                    Engine("n2", lambda argv: Completed(0, json.dumps([rows[1]] if there else []).encode(), b"")),
+                ]
+            ),
+            shelf=Shelf([]),  # type: ignore[arg-type]
+            ledger=Ledger(Journal(tmp_path / "boots")),
+            clock=ManualClock(),
+            follow=False,
+        )
+
+    told = []
+    for _ in range(2):
+        watching = world()
+        await watching.start()
+        await watching.settled(timeout=30.0)
+        (boot,) = watching.snapshot().boots
+        told.append([r.status for r in boot.ranks])
+        cause = boot.cause
+        await watching.close()
+        there.clear()
+    assert told == [["running", "running"], ["running", "absent"]]
+    assert cause is not None and cause.rank == 1 and "gone" in cause.sentence

@@ -103,6 +103,18 @@ def test_who_removed_a_worker_while_it_served_is_told_at_once() -> None:
     assert boot.blamed == (2, REMOVED, ())
 
 
+@pytest.mark.parametrize("serving", [True, False])
+def test_what_nobody_saw_go_is_told_as_that(serving: bool) -> None:
+    """A console that looks once, with what an earlier one kept."""
+    past = Watched(*(SERVES if serving else runs(0, 1, 2))).state
+    boot = Watched(ContainerSeen(T + 300.0, 2, "absent"), ended(T + 205.0, 1, 0), past=past)
+    assert boot.state.phase is (Phase.DEGRADED if serving else Phase.FAILED)
+    assert boot.blamed is not None and boot.blamed[0] == 2 and boot.blamed[2] == (1,)
+    assert boot.blamed[1].startswith("Its container is gone, and nobody here saw who removed it")
+    assert boot.kept() == boot.blamed[1]
+    assert boot.state.failed_why == ("" if serving else "rank 2 on dgx3: its container is gone, and nobody saw how")
+
+
 def test_clearing_up_after_a_failure_changes_no_cause() -> None:
     boot = Watched(*runs(0, 1, 2), ended(T + 60.0, 2, 137), ended(T + 60.2, 0, 1))
     before = boot.state.failed_why
