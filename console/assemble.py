@@ -45,6 +45,7 @@ class DiskWorld:
         self._args = args
         self._places = find_places(os.environ, work=Path.cwd())
         self._clock = SystemClock()
+        self._told: set[str] = set()
         _ = self._shelf  # a wrong --recipes is told before anything is done
 
     @property
@@ -60,9 +61,16 @@ class DiskWorld:
         from console.files.settings import load_settings
 
         read = load_settings(self._places)
-        for error in read.errors:
-            sys.stderr.write(f"nightdeck: {error}\n")
+        for text in (*(str(e) for e in read.errors), *(f.message for f in read.findings)):
+            if text not in self._told:  # once, however often they are read
+                self._told.add(text)
+                sys.stderr.write(f"nightdeck: {text}\n")
         return read.settings
+
+    def heed_settings(self) -> None:
+        """Tell what is wrong with a file of settings, for a command that needs none of them."""
+        if self._places.settings_file.is_symlink() or self._places.settings_file.exists():
+            self.settings()
 
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
         return self._shelf.load()

@@ -84,7 +84,7 @@ async def rules(args: argparse.Namespace, world: World, out: Out) -> int:
 
 
 async def now(args: argparse.Namespace, world: World, out: Out) -> int:
-    """What holds now: each node is asked, and waited for until it answers or counts as lost. 4 where one does neither."""
+    """What holds now: each node is asked, and waited for until it answers or counts as lost (4: neither)."""
     policy = world.settings().alarms
     loop = asyncio.get_running_loop()
     async with world.hub(follow=False) as hub:

@@ -135,6 +135,7 @@ def _dispatch(args: argparse.Namespace, world: World, out: Out) -> int:
         name = f"image {args.image_command}"
     if name == "logs" and args.boot:
         name = "logs of a boot"
+    world.heed_settings()  # the same rule for every command, whether it needs them or not
     if name in SYNC:
         return int(command(SYNC[name])(args, world, out))
     return run(command(ASYNC[name])(args, world, out))

@@ -9,7 +9,7 @@ from console.cli.parser_ledger import add_ledger_commands
 from console.cli.parser_look import add_look_commands
 from console.cli.parser_run import add_run_commands
 from console.cli.parser_setup import add_setup_commands
-from console.cli.parser_words import Formatter, general, make_adder
+from console.cli.parser_words import CommandParser, Formatter, general, make_adder
 
 EPILOG = """\
 exit codes: 0 done; 1 failed, and the output says what; 2 wrong use or a bad
@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"nightdeck {__version__}", help="the version, and end")
     general(parser, top=True)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser)
     add = make_adder(commands)
     add_run_commands(add)
     add_look_commands(add)

@@ -6,6 +6,7 @@ import argparse
 import math
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 Add = Callable[..., argparse.ArgumentParser]
 COLUMNS = 79
@@ -53,7 +54,17 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=26, width=COLUMNS)
 
 
-def make_adder(commands: argparse._SubParsersAction[argparse.ArgumentParser], before: str = "nightdeck") -> Add:
+class CommandParser(argparse.ArgumentParser):
+    """A command: what it does not know is told with its own usage, not with that of the whole."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        found, left = super().parse_known_args(args, namespace)
+        if left:
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
+
+
+def make_adder(commands: argparse._SubParsersAction[Any], before: str = "nightdeck") -> Add:
     """Adds a command. help_text: a sentence. usage: what follows its name. more: further paragraphs. examples: whole
     command lines, each with what it is for."""
 
@@ -62,7 +73,7 @@ def make_adder(commands: argparse._SubParsersAction[argparse.ArgumentParser], be
     ) -> argparse.ArgumentParser:
         about = textwrap.fill(help_text[0].upper() + help_text[1:] + ".", COLUMNS)
         paragraphs = [textwrap.fill(" ".join(part.split()), COLUMNS) for part in more.split("\n\n") if part.strip()]
-        sub = commands.add_parser(
+        sub: argparse.ArgumentParser = commands.add_parser(
             name,
             help=help_text,
             prog=f"{before} {name}",
@@ -99,7 +110,11 @@ def general(parser: argparse.ArgumentParser, *, top: bool) -> None:
         help="a cluster file, `lab` (simulated) or `local` (this machine); default: cluster.toml of the configuration",
     )
     group.add_argument(
-        "--recipes", metavar="DIR", default=none, help="a folder of recipes that comes first (default: ./recipes first)"
+        "--recipes",
+        metavar="DIR",
+        default=none,
+        help="a folder of recipes beside the others (./recipes, the configuration's, those that ship); a name that "
+        "stands in two of them is an error that names both files (default: none)",
     )
     group.add_argument("--json", action="store_true", default=off, help="data for scripts on stdout, nothing else")
     group.add_argument("--read-only", action="store_true", default=off, help="refuse whatever changes a node")

@@ -39,6 +39,10 @@ class World(Protocol):
 
     def settings(self) -> Settings: ...
 
+    def heed_settings(self) -> None:
+        """Say on standard error what is wrong with the settings' file, where there is one."""
+        ...
+
     def now(self) -> float:
         """Epoch seconds."""
         ...

@@ -147,7 +147,8 @@ def _clash(found: Sequence[tuple[Place, Recipe]]) -> FileError | None:
 
 
 def _both(slug: str, first: str, second: str) -> FileError:
-    return FileError(f'two recipes are called "{slug}": {first} and {second}', file=first, remedy="rename one folder")
+    remedy = "rename one folder, or give the path of the one that is meant"
+    return FileError(f'two recipes are called "{slug}": {first} and {second}', file=first, remedy=remedy)
 
 
 def _meaning(recipe: Recipe) -> Recipe:

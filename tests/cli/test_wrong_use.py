@@ -38,6 +38,9 @@ def shell(script: str, **env: str) -> Ran:
     [
         (["nonsense"], "invalid choice"),
         (["launch"], "required: NAME"),
+        (["boots", "--nope"], "usage: nightdeck boots "),
+        (["cluster", "check", "--nope"], "usage: nightdeck cluster check "),
+        (["--nope", "boots"], "usage: nightdeck [options] "),
         (["status"], "there is no cluster file"),
         (["--cluster", "nope.toml", "status"], "nope.toml: no such file"),
         (["--cluster", "/dev/null", "status"], "must be a regular file"),
@@ -193,3 +196,21 @@ def test_json_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_figure_that_is_not_finite_is_null(capsys: pytest.CaptureFixture[str]) -> None:
     Out(as_json=True).data({"a": float("nan"), "b": [1.5, float("inf")], "c": {"d": 1}})
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [1.5, None], "c": {"d": 1}}
+
+
+@pytest.mark.parametrize(
+    "argv", [["recipes"], ["boots"], ["alarms"], ["--cluster", "local", "plan", "tiny-cpu", "--nodes", "1"]]
+)
+def test_wrong_settings_are_told_by_every_command_once_and_refused_by_none(
+    argv: list[str], nightdeck: Nightdeck
+) -> None:
+    folder = Path(os.environ["XDG_CONFIG_HOME"]) / "nightdeck"
+    folder.mkdir(parents=True)
+    for text, said in (
+        ("theme = 3", "theme: must be a text"),
+        ("themme = 1", "unknown setting"),
+        ("x = = ", "not TOML"),
+    ):
+        (folder / "settings.toml").write_text(text)
+        ran = nightdeck(*argv)
+        assert ran.code == 0 and ran.err.count(said) == 1, ran.err
