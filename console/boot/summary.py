@@ -9,6 +9,7 @@ from console.boot.figures import UNSEEN_S, ready_by, ready_seconds
 from console.boot.state import BootState
 from console.boot.to_json import cause_json
 from console.boot.windows import Windows
+from console.enginelog.stages_model import Stage
 
 UNKNOWN: Final = "unknown"
 # What the first console that saw it ready measured; one that found it later asks again, and measures something else.
@@ -57,6 +58,8 @@ def stage_seconds(state: BootState) -> dict[str, float]:
     out: dict[str, float] = {}
     for rank in state.ranks:
         for cell in rank.cells:
+            if cell.stage is Stage.CONTAINER:
+                continue  # from its start to its end is the boot as a whole, beside its stages
             if cell.at is not None and cell.until is not None and cell.until >= cell.at:
                 out[cell.stage.word] = max(out.get(cell.stage.word, 0.0), round(cell.until - cell.at, 3))
     return out

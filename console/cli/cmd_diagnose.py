@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from console.base.errors import ExitCode
+from console.base.errors import ExitCode, UsageError
 from console.cli.out import Out
 from console.cli.world import World
 from console.enginelog.causes_model import Cause, Diagnosis, Verdict
@@ -26,11 +26,15 @@ _WORDS = {
 def run(args: argparse.Namespace, world: World, out: Out) -> int:
     found = find_evidence(list(args.files))
     cut: list[str] = []
-    logs = [(log.name, log.rank, _opener(log, cut.append)) for log in found.logs]
+    read = [0]
+    logs = [(log.name, log.rank, _opener(log, cut.append, read)) for log in found.logs]
     diagnosis = diagnose(logs, found.states, found.kernel, found.guard)
     cut = list(dict.fromkeys(cut))
     for why in cut:
         out.say(f"warning: {why}")
+    if not read[0] and not found.states and not found.kernel and not found.guard and not cut:
+        names = ", ".join("standard input" if log.name == "-" else log.name for log in found.logs[:4])
+        raise UsageError(f"{names or 'the input'}: holds no line, so nothing can be said of a boot")
     if out.as_json:
         out.data(
             {
@@ -46,8 +50,16 @@ def run(args: argparse.Namespace, world: World, out: Out) -> int:
     return ExitCode.DONE if diagnosis.verdict.good else ExitCode.FAILED
 
 
-def _opener(log: LogFile, cut: Callable[[str], None]) -> Callable[[], Iterable[bytes]]:
-    return lambda: stream(log, sys.stdin.buffer, cut)
+def _opener(log: LogFile, cut: Callable[[str], None], read: list[int]) -> Callable[[], Iterable[bytes]]:
+    """read: set to 1 in its first place as soon as anything but blanks comes."""
+
+    def blocks() -> Iterable[bytes]:
+        for block in stream(log, sys.stdin.buffer, cut):
+            if not read[0] and block.strip(b" \t\r\n\0"):
+                read[0] = 1
+            yield block
+
+    return blocks
 
 
 def _tell(diagnosis: Diagnosis, out: Out) -> None:

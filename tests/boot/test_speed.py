@@ -37,3 +37,8 @@ def test_a_console_that_found_it_serving_does_not_measure_it_anew() -> None:
     kept = summary_of(booted(SANE), None)
     found = summary_of(booted(SmokeDone(T + 900, True, "Paris", first_token_s=0.4, tokens_per_s=52.6)), None)
     assert (merged(kept, found)["tokens_per_s"], merged(kept, found)["first_token_s"]) == (56.5, 0.2)
+
+
+def test_the_life_of_a_container_is_no_stage() -> None:
+    failed = booted(ContainerSeen(T + 15, 0, "exited", exit_code=2, started_at=T + 1.9, finished_at=T + 15))
+    assert summary_of(failed, None)["stages"] == {}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from console.base.errors import FileError
+from console.base.errors import FileError, UsageError
 from console.cli import cmd_diagnose
 from console.cli.out import Out
 from console.cli.parser import build_parser
@@ -224,3 +224,12 @@ def test_gzip_of_several_members_in_bounded_pieces(tmp_path: Path) -> None:
 
 def test_nothing_named_is_standard_input() -> None:
     assert find_evidence([]).logs == find_evidence(["-"]).logs == (LogFile("-", None),)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \r\n", b"\0" * 99])
+def test_an_input_without_a_line_is_no_verdict(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "rank0.log").write_bytes(data)
+    for what in (tmp_path / "rank0.log", tmp_path):
+        with pytest.raises(UsageError, match=r"rank0\.log: holds no line") as said:
+            run(what)
+        assert said.value.exit_code == 2
