@@ -12,6 +12,9 @@ EXPIRE_S: Final = 30.0
 IN_FLIGHT_S: Final = 20
 # How long a holder that is told to go may take to say so; then it is killed.
 GO_S: Final = 3
+# How long python3 may take to start before the shell keeps the hold itself: one that hangs would never see its console
+# go, and keep everybody out.
+PYTHON_S: Final = 5
 
 # $1: who. $2: hold, ask, take or look. $3: the watcher's text. $4: EXPIRE_S.
 # One lock for a machine, whatever a cluster file calls it (the host's name is in it because machines may share their
@@ -23,8 +26,10 @@ GO_S: Final = 3
 # only programs of this kind are ever signalled.
 # `.run` is held (shared) by every start while it runs. Whoever gets the lock waits for it: what an earlier holder
 # started then shows in a census, and what it starts later sees that its holder is gone (FENCE below).
-# A short hold ends here with its input. One that lasts hears a first beat, and gives its place (and pid) to a watcher.
-PROGRAM: Final = """read -r n </proc/sys/kernel/hostname || exit 94
+# A short hold ends here with its input. One that lasts hears a first beat, and gives its place (and pid) to a watcher;
+# where python3 is missing or does not start, the shell goes on, and ends as well when it hears no beat.
+PROGRAM: Final = (
+    """read -r n </proc/sys/kernel/hostname || exit 94
 f=${TMPDIR:-/tmp}/nightdeck-lease-$n
 if ! command -v flock >/dev/null 2>&1; then echo "no flock on this node"; exit 95; fi
 umask 022
@@ -50,7 +55,10 @@ tell() {
 }
 signal() {
   for h in "$f.h".*; do
-    real "$h" && kill -s "$1" "$pid"
+    real "$h" || continue
+    # A child of a holder's that hangs has the lock as well.
+    if [ "$1" = KILL ] && kill -s KILL -- "-$pid"; then continue; fi
+    kill -s "$1" "$pid"
   done 2>/dev/null
 }
 busy() { echo busy; tell h ''; }
@@ -98,16 +106,36 @@ trap taken TERM
 echo "held $$"
 say "h.$u.$$" "$1"
 read -r line || exit 0
-if command -v python3 >/dev/null 2>&1; then
+starts() {
+  command -v python3 && command -v timeout || return 1
+  timeout -s KILL $((PYTHON)) python3 -S -c '' </dev/null 9<&-
+} >/dev/null 2>&1
+if starts; then
   trap - TERM
   exec python3 -S -c "$3" "$1" "$f" "$mine" "$4"
 fi
+wait_for=$4
+late=
+calm() { [ -z "$late" ] || kill "$late"; late=; } 2>/dev/null
+heard() {
+  calm
+  (trap 'kill "$s"; exit' TERM; trap - EXIT; sleep "$wait_for" & s=$!; wait "$s" && kill -s HUP "$$") \\
+    </dev/null >/dev/null 2>&1 9<&- &
+  late=$!
+}
+trap 'calm; drop' EXIT
+trap 'echo expired; exit 0' HUP
+heard
 while read -r line; do
+  heard
   t=$(tell t 'taken ')
   [ -z "$t" ] || { printf '%s\\n' "$t"; exit 0; }
   echo asks; tell a 'ask '; echo beat
 done
-""".replace("$((GO))", str(GO_S)).replace("$((FLIGHT))", str(IN_FLIGHT_S))
+""".replace("$((GO))", str(GO_S))
+    .replace("$((FLIGHT))", str(IN_FLIGHT_S))
+    .replace("$((PYTHON))", str(PYTHON_S))
+)
 
 # Standard library of Python 3.8 alone; it has the lock's descriptor from the shell. argv: who, the lock, this hold's
 # own file, seconds without a beat. A beat is a line with who holds now; it is answered with who asks, then `beat`.

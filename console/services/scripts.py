@@ -36,7 +36,7 @@ START_LIMIT_S: Final = 180
 # The command has a session of its own: an engine's command that is ended in the middle of `run -d` hands the signal on
 # to the container that it has just begun. Whoever cuts this start off ends this shell alone; what is under way comes to
 # its end (or is killed at the limit, with a signal that is not handed on), and holds `.run` until then.
-_APART: Final = """n=$1; shift
+APART: Final = """n=$1; shift
 while [ "$n" -gt 0 ]; do
   IFS= read -r v || { echo "the value of $1 did not come; nothing was started" >&2; exit 93; }
   v=$(printf '%b.' "$v"); export "$1=${v%.}"; shift; n=$((n-1))
@@ -88,7 +88,7 @@ def start_argv(
                 remedy="give it a name of letters, digits and underscores",
             )
     start = list(argv) if not mkdirs else _sh(_START, str(len(mkdirs)), *mkdirs, *argv)
-    return _sh(_APART, str(len(secrets)), *secrets, *(start if fence is None else _sh(FENCE, *fence, *start)))
+    return _sh(APART, str(len(secrets)), *secrets, *(start if fence is None else _sh(FENCE, *fence, *start)))
 
 
 def start_input(values: Iterable[str]) -> bytes:

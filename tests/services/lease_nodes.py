@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.services.lease_program import EXPIRE_S, FENCE, FENCED, GO_S, IN_FLIGHT_S, PROGRAM
+from console.services.scripts import APART
 from console.transport.base import Completed, Stream, TransportError, Trouble
 
 
@@ -273,7 +274,9 @@ class VirtualLink:
         if argv[:1] == ["remove"]:
             machine.containers = {i: d for i, d in machine.containers.items() if d not in argv[1:]}
             return Completed(0, b"", b"")
-        if len(argv) > 2 and argv[2] == FENCE:
+        if argv[2:3] == [APART]:
+            argv = argv[5 + int(argv[4]) :]
+        if argv[2:3] == [FENCE]:
             machine.starting += 1
             try:
                 await machine.work()

@@ -26,7 +26,14 @@ CLUSTER = Cluster(name="c", file="", nodes=tuple(Node(name=n, host=n) for n in N
 def plan_of(deployment: str) -> Plan:
     ranks = tuple(
         SimpleNamespace(
-            rank=i, node=n, container=f"r{i}", is_head=i == 0, mkdirs=(), argv=("docker", "run", deployment)
+            rank=i,
+            node=n,
+            container=f"r{i}",
+            is_head=i == 0,
+            mkdirs=(),
+            argv=("docker", "run", deployment),
+            engine_argv=(),
+            env={},
         )
         for i, n in enumerate(NODES)
     )
