@@ -80,16 +80,22 @@ def clear(top: str) -> None:
 
 
 def status(options: Group) -> list[Group]:
-    """Every guard that runs or left its files here, of one deployment or of all."""
+    """Guards that left their files here, of one deployment or of all: those that run come last, whatever their
+    deployments' names, and before them the newest."""
     wanted, top, out = str(options.get("deployment", "")), home(), []
-    for name in sorted(os.listdir(top)):
+    for name in os.listdir(top):
         if wanted and name.rpartition(".r")[0] != wanted:
             continue
         folder = top + "/" + name
         row = dict(get(folder + "/state.json"), running=held(folder))
         if row.get("deployment"):
             out.append(dict(row, tripped=get(folder + "/tripped.json") or None))
-    return out[-32:]
+    return sorted(out, key=_order)[-32:]
+
+
+def _order(row: Group) -> tuple[bool, float]:
+    since = row.get("since")
+    return bool(row["running"]), float(since) if isinstance(since, (int, float)) else 0.0
 
 
 class Guards:
