@@ -18,6 +18,8 @@ from console.services.hub import HubApi
 from console.services.launch import LaunchFailed
 from console.services.stop import in_words, kept_in
 
+ROLLBACK_GRACE_S = 10.0  # nothing serves; what still loads has nothing to bring to its end
+
 
 def _may_change(args: argparse.Namespace) -> None:
     if args.read_only:
@@ -70,7 +72,19 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             out.line(f"boot {state.number} of {state.recipe}: every container was started; `nightdeck status` follows")
         return ExitCode.DONE
     await hub.start()
-    return await follow_to_ready(hub, out, state.deployment)
+    code = await follow_to_ready(hub, out, state.deployment, kept=not args.rollback)
+    if args.rollback and code == ExitCode.FAILED:
+        await roll_back(hub, out, state.deployment)
+    return code
+
+
+async def roll_back(hub: HubApi, out: Out, deployment: str) -> None:
+    """Save the logs of a launch that failed and remove its containers; one whose log is not saved stays."""
+    results = await hub.stop(deployment, grace_s=ROLLBACK_GRACE_S)
+    if out.as_json:
+        _tell_nodes(results, out, result="rolled_back")
+    else:
+        out.line(f"rolled back: {in_words(results)}")
 
 
 def _tell_abort(hub: HubApi, out: Out) -> None:

@@ -172,8 +172,9 @@ def tell_notices(hub: HubApi, out: Out) -> None:
         out.say(text)
 
 
-async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
-    """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching."""
+async def follow_to_ready(hub: HubApi, out: Out, deployment: str, *, kept: bool = True) -> int:
+    """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching.
+    kept: a deployment that failed is left standing, and said to be."""
     changed = asyncio.Event()
     unsubscribe = hub.subscribe(changed.set)
     waiting = WaitTeller(out)
@@ -188,7 +189,7 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str) -> int:
             if state is not None and code is not None:
                 if state.phase is Phase.FAILED:
                     state = await _explained(hub, deployment, changed) or state
-                tell_end(state, hub, out)
+                tell_end(state, hub, out, kept=kept)
                 return code
             try:
                 async with asyncio.timeout(1.0):
@@ -241,7 +242,7 @@ def verdict_code(state: BootState, now: float) -> int | None:
     return ExitCode.NOT_READY if now >= state.deadline_at else None
 
 
-def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
+def tell_end(state: BootState, hub: HubApi, out: Out, *, kept: bool = True) -> None:
     now = hub.now()
     if out.as_json:
         out.data({"schema": 1, "deployments": [deployment_json(state, now)]}, line=True)
@@ -261,11 +262,13 @@ def tell_end(state: BootState, hub: HubApi, out: Out) -> None:
             for line in state.cause.evidence[:3]:
                 out.line(f"  evidence  {line}")
             out.line(f"  what now  {state.cause.action}")
-        out.line("  the containers are kept for their logs: `nightdeck logs`, then `nightdeck stop`")
+        if kept:
+            out.line("  the containers are kept for their logs: `nightdeck logs`, then `nightdeck stop`")
     elif state.phase is Phase.SERVING_BAD:
         out.line(f"serving, but not sane after {took}: {state.smoke_why}")
         out.line(f"  the answer  {state.smoke_text}")
-        out.line("  the deployment is kept: `nightdeck logs`, `nightdeck smoke`, `nightdeck stop`")
+        if kept:
+            out.line("  the deployment is kept: `nightdeck logs`, `nightdeck smoke`, `nightdeck stop`")
     elif now >= state.deadline_at:
         out.line(f"not ready after {clock_text(state.deadline_s)}; the deployment is kept: `nightdeck status`")
         if state.smoke_why:

@@ -90,7 +90,10 @@ def _launch(add: Add) -> None:
     words.follow_or_detach(p)
     words.override(p)
     p.add_argument(
-        "--rollback", action="store_true", help="if the launch fails, remove what was started (default: keep it)"
+        "--rollback",
+        action="store_true",
+        help="if the launch fails, also while it loads, save the logs and remove what was started (default: keep it; "
+        "with --detach only a failed start counts)",
     )
     p.add_argument("--dry-run", action="store_true", help="show the plan with its findings, run nothing")
     p.add_argument(
