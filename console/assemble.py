@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from console.services.vigil import VigilOptions
     from console.transport.base import Fleet
 
-# Each part is imported where it is first needed: a command that lists boots loads neither recipes nor settings, one
-# that only reads a file is done before the second floor would be loaded, one that asks nodes connects meanwhile.
+# Each part is imported where it is first needed: a command that only reads a file is done before the second floor would
+# be loaded, one that asks nodes connects meanwhile.
 
 CONNECT_AHEAD_S = 10.0
 # Between the two samples of a command that looks once: rates need two, and the command waits for the second.
@@ -53,7 +53,7 @@ class DiskWorld:
         """By the options as they are now: a night that is gone on with brings its own."""
         extra = Path(self._args.recipes) if self._args.recipes else None
         if extra is not None and not extra.is_dir():
-            raise UsageError(f"--recipes: no folder {self._args.recipes}")
+            raise UsageError(f"--recipes: no folder {extra}")
         return DiskShelf(self._places, extra)
 
     def settings(self) -> Settings:
@@ -61,15 +61,14 @@ class DiskWorld:
         from console.files.settings import load_settings
 
         read = load_settings(self._places)
-        for text in (*(str(e) for e in read.errors), *(f.message for f in read.findings)):
-            if text not in self._told:  # once, however often they are read
-                self._told.add(text)
-                sys.stderr.write(f"nightdeck: {text}\n")
+        texts = (*(str(e) for e in read.errors), *(f.message for f in read.findings))
+        for text in [t for t in texts if t not in self._told]:  # once, however often they are read
+            self._told.add(text)
+            _say(text)
         return read.settings
 
     def heed_settings(self) -> None:
-        """Tell what is wrong with a file of settings, for a command that needs none of them."""
-        if self._places.settings_file.is_symlink() or self._places.settings_file.exists():
+        if os.path.lexists(self._places.settings_file):
             self.settings()
 
     def recipes(self) -> tuple[Sequence[Recipe], Sequence[RecipeProblem]]:
@@ -96,11 +95,8 @@ class DiskWorld:
         from console.cluster.parse import local_cluster
         from console.files.clusters import find_cluster, load_cluster
 
-        name = self._args.cluster
-        if name == "local":
-            return local_cluster()
-        if name:
-            return load_cluster(Path(name))
+        if name := self._args.cluster:
+            return local_cluster() if name == "local" else load_cluster(Path(name))
         found = find_cluster(self._places)
         if found is None:
             raise UsageError(
@@ -331,8 +327,7 @@ class DiskWorld:
         if args.list:
             from console.lab.scenarios import SCENARIOS
 
-            for scenario in SCENARIOS.values():
-                sys.stdout.write(f"{scenario.name:<20} {scenario.summary}\n")
+            sys.stdout.writelines(f"{scenario.name:<20} {scenario.summary}\n" for scenario in SCENARIOS.values())
             return 0
         if args.set:
             from console.lab.ctl import main as control
@@ -397,8 +392,7 @@ def _user() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """The command `nightdeck`."""
-    words = sys.argv[1:] if argv is None else argv
-    return cli_main(words, DiskWorld)
+    return cli_main(sys.argv[1:] if argv is None else argv, DiskWorld)
 
 
 __all__ = ["DiskWorld", "main"]

@@ -37,15 +37,17 @@ async def launch(args: argparse.Namespace, world: World, out: Out) -> int:
         return ExitCode.FAILED if made.blocks else ExitCode.DONE
     _may_change(args)
     async with world.hub(watch=False) as hub:  # nothing is watched before it is there: the nodes have enough to do
-        quiet = hub.listen(Teller(out).heard)
+        teller = Teller(out)
+        quiet = hub.listen(teller.heard)
         try:
-            return await _launch(args, hub, out)
+            return await _launch(args, hub, out, teller)
         finally:
             quiet()
+            teller.flush()
             tell_notices(hub, out)
 
 
-async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
+async def _launch(args: argparse.Namespace, hub: HubApi, out: Out, teller: Teller) -> int:
     try:
         state = await hub.launch(
             args.name,
@@ -72,7 +74,7 @@ async def _launch(args: argparse.Namespace, hub: HubApi, out: Out) -> int:
             out.line(f"boot {state.number} of {state.recipe}: every container was started; `nightdeck status` follows")
         return ExitCode.DONE
     await hub.start()
-    code = await follow_to_ready(hub, out, state.deployment, kept=not args.rollback)
+    code = await follow_to_ready(hub, out, state.deployment, teller, kept=not args.rollback)
     if args.rollback and code == ExitCode.FAILED:
         await roll_back(hub, out, state.deployment)
     return code
@@ -147,7 +149,8 @@ def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
 async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
     async with world.hub(watch=False) as hub:
-        quiet = hub.listen(Teller(out).heard)
+        teller = Teller(out)
+        quiet = hub.listen(teller.heard)
         try:
             state = await hub.restart(
                 args.name,
@@ -159,12 +162,14 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
                 discard_logs=args.discard_logs,
                 told=lambda lines: _tell_changes(lines, out),
             )
+            if args.note:
+                await hub.note(args.note)
             if args.detach:
                 if out.as_json:
                     out.data({"schema": 1, "deployments": [deployment_json(state, hub.now())]}, line=True)
                 return ExitCode.DONE
             await hub.start()
-            return await follow_to_ready(hub, out, state.deployment)
+            return await follow_to_ready(hub, out, state.deployment, teller)
         except LaunchFailed as failed:
             _tell_nodes(failed.results, out)
             raise
@@ -173,6 +178,7 @@ async def restart(args: argparse.Namespace, world: World, out: Out) -> int:
             raise
         finally:
             quiet()
+            teller.flush()
             tell_notices(hub, out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from console.base.errors import ExitCode
 from console.boot.awaited import awaited
@@ -30,6 +31,7 @@ from console.boot.state import GONE, BootState, Phase
 from console.boot.to_json import awaited_json, deployment_json, event_json, stamp
 from console.boot.words import expected, victims_in_words
 from console.cli.out import Out
+from console.cli.progress import Progress
 from console.cli.times import clock, minute
 from console.services.hub import HubApi
 
@@ -51,7 +53,8 @@ class Teller:
     def __init__(self, out: Out) -> None:
         self._out = out
         out.go_beside()
-        self._stages: dict[int, str] = {}
+        self._progress = Progress(self._line)
+        self._failed: set[tuple[str, str]] = set()
         self._mine: set[str] = set()
         self._told = ""
         self._eta: tuple[float | None, bool | None] = (None, None)
@@ -75,23 +78,31 @@ class Teller:
             if not isinstance(event, StatsSeen):
                 self._out.data(event_json(event), line=True)
             return
+        if isinstance(event, RankProgress):
+            self._progress.heard(event)
+            return
         text = self._words(event)
         if text:
-            self._out.line(f"{clock(event.at)} {text}")
-            self._out.flush()
+            self._progress.flush()
+            self._line(event.at, text)
+
+    def _line(self, at: float, text: str) -> None:
+        self._out.line(f"{clock(at)} {text}")
+        self._out.flush()
+
+    def flush(self) -> None:
+        """Say what is held back for a moment, before something else is said."""
+        with contextlib.suppress(BrokenPipeError):
+            self._progress.flush()
 
     def _words(self, event: Event) -> str:
         match event:
-            case StepChanged(state="failed" | "unknown"):
-                return f"{event.step}: {event.node} {event.state}: {event.detail}"
-            case StepChanged(state="done"):
-                return f"{event.step}: {event.node} done"
+            case StepChanged():
+                return self._step(event)
             case ContainerSeen(status="exited" | "dead"):
                 return f"rank {event.rank}: container {event.status} with exit code {event.exit_code}"
             case ContainerSeen(status="absent"):
                 return f"rank {event.rank}: its container is gone"
-            case RankProgress():
-                return self._progress(event)
             case NodeLost():
                 return f"{event.node}: no answer ({event.trouble}): {event.detail}"
             case NodeBack():
@@ -131,15 +142,20 @@ class Teller:
         self._told = text
         return text
 
-    def _progress(self, event: RankProgress) -> str:
-        if event.stage is None:
+    def _step(self, event: StepChanged) -> str:
+        """What failed is not left to be read as over where it is tried again."""
+        which = (event.step, event.node)
+        if event.state in ("failed", "unknown"):
+            self._failed.add(which)
+            return f"{event.step}: {event.node} {event.state}: {event.detail}"
+        again = which in self._failed
+        if event.state == "running":
+            self._failed.discard(which)
+            return f"{event.step}: {event.node} is tried again" if again else ""
+        if event.state != "done":
             return ""
-        step = "" if event.progress is None else f" {10 * int(event.progress * 10)} %"
-        text = f"{event.stage.word}{step}"
-        if self._stages.get(event.rank) == text:
-            return ""
-        self._stages[event.rank] = text
-        return f"rank {event.rank}: {text}"
+        self._failed.discard(which)
+        return f"{event.step}: {event.node} done{' after all' if again else ''}"
 
 
 class WaitTeller:
@@ -172,7 +188,9 @@ def tell_notices(hub: HubApi, out: Out) -> None:
         out.say(text)
 
 
-async def follow_to_ready(hub: HubApi, out: Out, deployment: str, *, kept: bool = True) -> int:
+async def follow_to_ready(
+    hub: HubApi, out: Out, deployment: str, teller: Teller | None = None, *, kept: bool = True
+) -> int:
     """Until ready, failed, stopped or past the deadline; the exit code says which. Cancelling only stops watching.
     kept: a deployment that failed is left standing, and said to be."""
     changed = asyncio.Event()
@@ -189,6 +207,8 @@ async def follow_to_ready(hub: HubApi, out: Out, deployment: str, *, kept: bool 
             if state is not None and code is not None:
                 if state.phase is Phase.FAILED:
                     state = await _explained(hub, deployment, changed) or state
+                if teller is not None:
+                    teller.flush()
                 tell_end(state, hub, out, kept=kept)
                 return code
             try:

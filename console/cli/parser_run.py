@@ -125,6 +125,7 @@ def _restart(add: Add) -> None:
         ],
     )
     words.recipe(p, optional=True)
+    p.add_argument("--note", metavar="TEXT", help="a note for the ledger, on the new boot (default: none)")
     words.follow_or_detach(p)
     words.override(p)
     words.grace(p)

@@ -182,7 +182,7 @@ async def test_the_live_picture_follows_the_size_of_its_window(
             raise asyncio.CancelledError from None
 
     monkeypatch.setattr(cmd_top, "_size", size)
-    monkeypatch.setattr(cmd_top.asyncio, "sleep", next_size)
+    monkeypatch.setattr(asyncio, "sleep", next_size)
     with pytest.raises(asyncio.CancelledError):
         await cmd_top._picture(argparse.Namespace(sort="file", filter=""), Hub())  # type: ignore[arg-type]
     pictures = capsys.readouterr().out.split("\x00")[:3]
