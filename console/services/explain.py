@@ -26,6 +26,7 @@ from console.enginelog.causes_model import Diagnosis
 from console.enginelog.evidence import NOT_ASKED, Answer, ContainerState, Evidence, LaunchResult, RankEvidence
 from console.enginelog.evidence_collect import CauseCollector
 from console.enginelog.records import Record
+from console.services.left_half import NEVER_STARTED
 from console.telemetry.sample import Sample
 from console.telemetry.thresholds import measures
 
@@ -173,6 +174,7 @@ class Explainer:
         self._guards: dict[str, str] = {}
         self._stop_at: float | None = None
         self._answered = True
+        self._lost_at: dict[str, float] = {}
         self.suspect = False
 
     def records(self, rank: int, records: list[Record]) -> None:
@@ -205,6 +207,9 @@ class Explainer:
         self._stop_at = stop_at
         if isinstance(event, NodeLost):
             self._answered = False
+            self._lost_at.setdefault(event.node, event.at)
+        elif isinstance(event, NodeBack):
+            self._lost_at.pop(event.node, None)
         elif isinstance(event, SmokeDone) and event.ok:
             self._answered = True
         match event:
@@ -224,6 +229,8 @@ class Explainer:
     def look(self, state: BootState, now: float) -> CauseFound | None:
         """The best explanation by now, when it is another than the one that is known. now: epoch seconds."""
         self.suspect = False
+        if state.failed_why == NEVER_STARTED or (state.phase is Phase.STOPPED and not state.failed_why):
+            return None  # all is told; what becomes of a node after a stop is no cause
         found = self.diagnose(state, now)
         if found.verdict.good or found.cause is None:
             return None
@@ -266,6 +273,8 @@ class Explainer:
         log = self._board.ranks.get(rank.rank)
         collector = self._collectors.get(rank.rank)
         signs = self._signs.get(rank.node, NodeSigns())
+        # A node that goes away during a stop, or after it, is no cause.
+        later = not rank.reachable and state.stop_at is not None and self._lost_at.get(rank.node, 0.0) >= state.stop_at
         rebooted_at = rank.rebooted_at if rank.rebooted_at is not None else signs.came_up(rank.started_at)
         return RankEvidence(
             rank=rank.rank,
@@ -276,7 +285,7 @@ class Explainer:
             file=f"rank{rank.rank}.log",
             container=_container(rank),
             launch=self._launch.get(rank.node),
-            reachable=rank.reachable,
+            reachable=None if later else rank.reachable,
             trouble=rank.trouble_word if not rank.reachable else "",
             available_low_bytes=signs.lowest,
             available_low_at=signs.lowest_at,

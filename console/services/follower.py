@@ -31,6 +31,7 @@ from console.recipe.model import Recipe
 from console.services.census import Found
 from console.services.explain import Explainer, is_evidence
 from console.services.keeper import Keeper
+from console.services.left_half import LeftHalf, Who
 from console.services.log_store import RecentRecords
 from console.services.others_stop import OthersStop, WhoStops, began_at
 from console.services.progress import ProgressTeller
@@ -49,15 +50,14 @@ ABSENT_AFTER_S = 90.0
 
 LinesSink = Callable[[int, str, Sequence[Record]], None]
 REPLAY_LINES = 50_000
-OTHERS_STOP_S = 180.0
 
 
 class Follower:
     """One deployment, from its opening to its end. heard: each event after it was added up.
 
     lines: each batch of records of a rank (rank, node, records), in the rank's order. secrets: masked in its logs.
-    earlier: seconds by stage of earlier boots of the recipe. who_stops: asked before an end is told. past: what an
-    earlier console's journal of it adds up to."""
+    earlier: seconds by stage of earlier boots of the recipe. who_stops: asked before an end is told. who_launches:
+    asked where rank 0 never comes. past: what an earlier console's journal of it adds up to."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Follower:
         secrets: frozenset[str] = frozenset(),
         earlier: Sequence[Mapping[Stage, float]] = (),
         who_stops: WhoStops | None = None,
+        who_launches: Who | None = None,
         past: BootState | None = None,
     ) -> None:
         self.state: BootState = opened(event)
@@ -100,13 +101,13 @@ class Follower:
         self._stop_at: float | None = None
         self._others = None if who_stops is None else OthersStop(who_stops, clock, owner)
         self._others_at: float | None = None
+        self._half = LeftHalf(who_stops, who_launches, lambda: self.state, self.apply, clock, owner)
+        self._say: set[str] = set()  # nodes whose engines said what is there
         self._launching = not event.adopted
         self._settled_at = 0.0
         if event.adopted and past is not None:
             self._remember(past)
         self._keeper.event(event)
-
-    # -- events -------------------------------------------------------------------------------------------------
 
     def _remember(self, past: BootState) -> None:
         """What an earlier console of this machine knew: when it became ready, what was answered, notes. What the
@@ -202,12 +203,11 @@ class Follower:
         """Start what watches; all of it belongs to the owner."""
         self._owner.spawn(f"progress {self.state.deployment}", self._pump())
 
-    # -- containers ---------------------------------------------------------------------------------------------
-
     def found(self, rows: Sequence[Found], answered: Collection[str] = ()) -> None:
         """What a census says of this deployment's containers. answered: nodes that said all that is there; what a
         journal tells of them is of before."""
         at = self._clock.wall()
+        self._say.update(answered)
         there = {r.rank: r for r in rows if r.rank is not None and r.deployment == self.state.deployment}
         for rank in self.state.ranks if not self._launching else ():
             if rank.node in answered and rank.rank not in there and rank.status not in (None, "absent"):
@@ -219,6 +219,7 @@ class Follower:
         """What a probe's frame says of the containers on its node."""
         if answer.why:
             return
+        self._say.add(node)
         rows: dict[int, Container] = {}
         for row in answer.rows:
             if row.labels.get("nightdeck.deployment") != self.state.deployment:
@@ -243,18 +244,15 @@ class Follower:
     def _whose_stop(self, by: str, kept: Mapping[str, Containers]) -> None:
         if by and self._stop_at is None:
             self._others_at = self._clock.monotonic()
-            self.apply(StopStarted(began_at(by, self._clock.wall(), self.state, kept), by))
+            self.apply(StopStarted(began_at(by, self._clock.wall(), self.state, kept), by, learnt=True))
         for node, answer in kept.items():
             self.containers(node, answer)
 
     def _others_end(self) -> None:
-        """Another console's stop is over for us when nothing is left, or when it takes longer than any stop."""
-        if self._others_at is None or self.state.phase is not Phase.STOPPING:
-            return
-        if all(r.status == "absent" for r in self.state.ranks):
+        """Another console's stop is over for us when nothing is left; `LeftHalf` sees to one that ends before that."""
+        stopping = self._others_at is not None and self.state.phase is Phase.STOPPING
+        if stopping and all(r.status == "absent" for r in self.state.ranks):
             self.apply(StopEnded(self._clock.wall(), "stopped"))
-        elif self.state.stop_result is None and self._clock.monotonic() - self._others_at > OTHERS_STOP_S:
-            self.apply(StopEnded(self._clock.wall(), "partly"))
 
     def _late(self) -> bool:
         return self._clock.wall() - max(self.state.launched_at, self._settled_at) > ABSENT_AFTER_S
@@ -311,8 +309,6 @@ class Follower:
         at = self._clock.wall()
         self.apply(NodeLost(at, node, trouble, why) if trouble else NodeBack(at, node))
 
-    # -- logs ---------------------------------------------------------------------------------------------------
-
     def _records(self, rank: int, node: str, lines: Sequence[bytes], keep: bool = True) -> None:
         if keep:
             self._keeper.log(rank, lines)
@@ -357,6 +353,8 @@ class Follower:
         stalled = self._progress.stall(self.state, self._clock.wall(), self._clock.monotonic())
         if stalled is not None:
             self.apply(stalled)
+        if not self._launching:
+            self._half.look(self._say, others_stop=self._others_at is not None)
 
     def explain(self) -> None:
         """The cause, where something speaks for one. The last lines of a rank that ended come a moment after its end:
@@ -364,9 +362,11 @@ class Follower:
         if not self._explainer.suspect:
             return
         if not self.logs.unread(self._ended) or self._clock.monotonic() - self._ended_at > LAST_LINES_S:
-            found = self._explainer.look(self.state, self._clock.wall())
-            if found is not None:
-                self.apply(found)
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self._explainer.suspect and (found := self._explainer.look(self.state, self._clock.wall())) is not None:
+            self.apply(found)
 
     def keep_guard(self, rank: int, text: str) -> None:
         """Lines of what the guard of a rank did, into the boot's folder."""
@@ -378,11 +378,11 @@ class Follower:
         self._explainer.guard(node, marker)
         self._wake.set()
 
-    def conclude(self) -> None:
+    async def conclude(self) -> None:
         """For a face that looks once: the cause by what is known now."""
-        found = self._explainer.look(self.state, self._clock.wall()) if self._explainer.suspect else None
-        if found is not None:
-            self.apply(found)
+        if not self._launching:
+            await self._half.at_once(self._say)
+        self._look_again()
 
     async def caught_up(self) -> None:
         """Without following: until every log that can be read was read to its end."""

@@ -107,6 +107,10 @@ class Stopping(Preparing):
             return by
         return await self.controls.holder_who(lambda holder: stops(holder, launched_at))
 
+    async def _who_launches(self) -> str:
+        """Whoever has the controls, this console aside: it knows what it launches."""
+        return await self.controls.holder_who(lambda holder: not holder.startswith(self._by))
+
     async def look_at_controls(self) -> ControlsView:
         return await self.controls.look()
 

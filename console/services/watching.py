@@ -147,8 +147,7 @@ class Watching(Picture):
                     await asyncio.gather(
                         *(self._ready[n].look() for n, f in self._followers.items() if not f.state.phase.over)
                     )
-                    for follower in self._followers.values():
-                        follower.conclude()
+                    await asyncio.gather(*(f.conclude() for f in self._followers.values()))
         except TimeoutError:
             self._tell("warn", f"not everything answered in {timeout:.0f} s; what is missing is shown as unknown")
         self._touch()
@@ -295,6 +294,10 @@ class Watching(Picture):
         del deployment, launched_at
         return ""
 
+    async def _who_launches(self) -> str:
+        """Which other console may launch something now; "" none."""
+        return ""
+
     def _secrets_of(self, slug: str) -> frozenset[str]:
         """What a deployment of a recipe may echo. A recipe that was edited since seldom has other secrets, and a value
         masked too many costs nothing, so its text need not be the deployment's."""
@@ -328,6 +331,7 @@ class Watching(Picture):
             secrets=secrets,
             earlier=self._ledger.stage_times(event.recipe),
             who_stops=partial(self._who_stops, event.deployment),
+            who_launches=self._who_launches,
             past=past,
         )
         self._followers[event.deployment] = follower

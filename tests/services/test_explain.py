@@ -166,6 +166,14 @@ def test_no_end_after_a_stop_began_is_a_cause(code: int, ends: float, again: boo
     assert not boot.state.failed_why
 
 
+def test_a_node_that_is_cut_after_a_stop_is_no_cause_of_it() -> None:
+    boot = Watched(*SERVES, StopStarted(T + 100, "ops"), *(ContainerSeen(T + 105, r, "absent") for r in (0, 1)))
+    boot.add(NodeLost(T + 106, "dgx3", "lost", "cut"), StopEnded(T + 110, "partly"))
+    assert boot.blamed is None and boot.kept() is None
+    boot.add(NodeBack(T + 150, "dgx3"), ContainerSeen(T + 151, 2, "absent"), NodeLost(T + 300, "dgx2", "lost", "cut"))
+    assert boot.state.phase is Phase.STOPPED and boot.blamed is None
+
+
 def test_what_failed_before_the_stop_stays_the_cause() -> None:
     boot = Watched(*runs(0, 1, 2), ended(T + 60.0, 2, 137), StopStarted(T + 100, "ops"), ended(T + 101, 0, 0))
     boot.add(StopEnded(T + 110, "stopped"))
