@@ -202,8 +202,11 @@ class BootFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopStarted:
+    """learnt: it is another console's, and was learnt of by what ended, after it began."""
+
     at: float
     by: str = ""
+    learnt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

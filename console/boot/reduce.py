@@ -278,6 +278,9 @@ def _expected(state: BootState, event: EtaChanged) -> BootState:
 
 
 def _stop_started(state: BootState, event: StopStarted) -> BootState:
+    told = state.cause
+    if event.learnt and state.phase is not Phase.FAILED and told is not None and (told.at or 0) > event.at - 1:
+        state = replace(state, cause=None, others=())  # what ended by the stop is no failure, though it was told first
     return replace(
         state,
         phase=Phase.STOPPING,

@@ -238,3 +238,12 @@ def test_an_end_that_is_clearly_earlier_comes_first_whatever_its_code() -> None:
     for rank, code, after in ((4, 137, 30.0), (2, 1, 12.0), (3, 0, 40.0)):
         state = add(state, ContainerSeen(T + 61, rank, "exited", exit_code=code, finished_at=T + after))
     assert state.failed_rank == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "learnt", "stays"), [(T + 29.5, True, False), (T + 20, True, True), (T + 31, False, True)]
+)
+def test_what_ended_by_a_stop_that_was_learnt_of_later_is_no_cause(at: float, learnt: bool, stays: bool) -> None:
+    cause = Cause("killed_from_outside", "It ended.", "look", 0, "dgx1", at=at)
+    state = add(boot(), *running(), CauseFound(T + 31, cause), StopStarted(T + 30, "ann", learnt=learnt))
+    assert (state.phase, state.cause) == (Phase.STOPPING, cause if stays else None)
