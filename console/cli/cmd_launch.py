@@ -132,7 +132,7 @@ def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
         word, code = "nothing", ExitCode.DONE
     elif all(s in ("stopped", "nothing") for s in states):
         word, code = "stopped", ExitCode.PARTLY if kept else ExitCode.DONE
-    elif "stopped" in states:
+    elif "stopped" in states or "nothing" in states:  # of some it is known that nothing is left, of others it is not
         word, code = "partly", ExitCode.PARTLY
     else:
         word, code = "failed", ExitCode.FAILED
