@@ -56,7 +56,10 @@ def expected(eta: EtaChanged, when: Callable[[float], str]) -> str:
 
 
 def expected_now(state: BootState, when: Callable[[float], str]) -> str:
-    """`expected` of what is held true of a boot."""
+    """`expected` of what is held true of a boot; empty where nothing is waited for: it is over, or it serves text that
+    is not sane, which no time mends."""
+    if state.phase.over or state.phase in (Phase.STOPPING, Phase.SERVING_BAD):
+        return ""
     eta = EtaChanged(
         0.0, state.eta_at, state.eta_low_at, state.eta_high_at, state.eta_why,
         stage=state.eta_stage, stage_at=state.eta_stage_at, in_time=state.eta_in_time,

@@ -18,6 +18,7 @@ class LogStore:
         self._limit = limit
         self._lines: list[LogLine] = []
         self._first = 0
+        self._begins = 0  # where the log on show begins: lines before it were never of it
 
     @property
     def next_seq(self) -> int:
@@ -34,7 +35,7 @@ class LogStore:
     def read(self, since_seq: int, limit: int) -> LogBatch:
         start = max(0, since_seq - self._first)
         lines = tuple(self._lines[start : start + limit])
-        lost = max(0, self._first - since_seq)
+        lost = max(0, self._first - max(since_seq, self._begins))
         return LogBatch(lines, self._first + start + len(lines), lost)
 
     def skip(self, lines: int) -> None:
@@ -43,8 +44,9 @@ class LogStore:
             self._first += max(0, lines)
 
     def clear(self) -> None:
-        """Forget the lines, not the count: a reader's position stays valid."""
+        """Forget the lines, not the count: a reader's position stays valid. What was before is another log's."""
         self._first += len(self._lines)
+        self._begins = self._first
         self._lines.clear()
 
     def held(self, rank: int | None = None) -> list[LogLine]:

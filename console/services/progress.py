@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from console.base.absent import Absent
 from console.boot.events import EtaChanged, RankProgress, Stalled, StatsSeen
-from console.boot.state import BootState
+from console.boot.state import BootState, Phase
 from console.enginelog.board import BoardTracker
 from console.enginelog.eta import estimate
 from console.enginelog.progress import Bar
@@ -101,7 +101,7 @@ class ProgressTeller:
 
     def eta(self, state: BootState, now: float) -> EtaChanged | None:
         """Where the slowest rank stands decides; what is not known is said not to be."""
-        if state.ready_at is not None or state.phase.over:
+        if state.ready_at is not None or state.phase.over or state.phase is Phase.SERVING_BAD:
             return None
         slowest = min((r for r in state.ranks if r.stage is not None), key=lambda r: int(r.stage or 0), default=None)
         if slowest is None:

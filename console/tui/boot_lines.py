@@ -10,7 +10,7 @@ from console.boot.state import GONE, STATS_FRESH_S, BootState, Phase, Step
 from console.boot.words import expected_now, out_of_sight, phase_word
 from console.services.hub import BootSummary
 from console.tui.figures import age, clock_span, gib, hhmm, hhmmss, span
-from console.tui.glyphs import Glyphs, bar
+from console.tui.glyphs import Glyphs, bar, state_sign
 from console.tui.spans import Line, Span, clip, fit, fit_name, line_width, safe, width_of, wrap_spans
 
 LABEL = 12
@@ -290,9 +290,10 @@ def idle_lines(
     looked: bool = True,
     *,
     then: bool = False,
+    job: str = "",
 ) -> list[Line]:
     """Nothing runs: what the last boots came to, and the key that begins the next. looked: whether the nodes were asked
-    what runs yet. then: a replay says so."""
+    what runs yet. then: a replay says so. job: what the console does now, which may bring a boot in a moment."""
     if then:
         return [((" Nothing runs yet at this moment of the recording.", "dim"),)]
     first: Line = (
@@ -301,13 +302,14 @@ def idle_lines(
     )
     if not looked:
         first = ((" The nodes are being asked what runs …", "active"),)
+    if job:
+        first = ((f" {glyphs.active} {safe(job)} …", "active bold"),)
     lines: list[Line] = [
         first,
         ((" ", "text"),),
     ]
     for boot in boots[:8]:
-        bad = boot.state in ("failed", "stalled", "serving_bad")
-        sign = glyphs.failed if bad else glyphs.done
+        sign, role = state_sign(boot.state, glyphs)
         took = (
             f"ready in {ready_text(boot.ready_s, boot.ready_by)}"
             if boot.ready_s is not None
@@ -318,10 +320,10 @@ def idle_lines(
         lines.append(
             (
                 (f"  {boot.number:>4}  ", "dim"),
-                (f"{sign} ", "bad" if bad else "ok"),
+                (f"{sign} ", role),
                 (fit_name(safe(boot.recipe), 28 if width >= 120 else 22) + "  ", "text"),
                 (f"{hhmm(boot.started_at)}  ", "dim"),
-                (f"{took}   {low}", "bad" if bad else "text"),
+                (f"{took}   {low}", "bad" if role == "bad" else "text"),
             )
         )
     return [clip(line, width) for line in lines]

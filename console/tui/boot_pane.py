@@ -83,6 +83,7 @@ class BootPane(Pane):
         self.me = ""
         self.replayed = False
         self.looked = True
+        self.job = ""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="boot-clock")
@@ -122,6 +123,7 @@ class BootPane(Pane):
         self.holder = holder_words(snapshot.controls)
         self.replayed = snapshot.replay is not None
         self.looked = snapshot.looked
+        self.job = snapshot.job
         self.draw()
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -164,7 +166,13 @@ class BootPane(Pane):
         if boot is None:
             self.paper.set_lines(
                 idle_lines(
-                    self.ledger, width, g, self.keys.get("deployment.launch", ""), self.looked, then=self.replayed
+                    self.ledger,
+                    width,
+                    g,
+                    self.keys.get("deployment.launch", ""),
+                    self.looked,
+                    then=self.replayed,
+                    job=self.job,
                 )
             )
             return
@@ -222,7 +230,7 @@ class BootPane(Pane):
         if boot is None:
             return (("Boot ", "title"), *held)
         spans: list[Span] = [(f"Boot {boot.number} ", "title"), (f"{safe(boot.recipe, limit=60)} ", "strong"), *held]
-        if boot.adopted:
+        if boot.adopted and not boot.phase.over and boot.phase is not Phase.STOPPING:
             spans.append((f"{self.glyphs.dot} found running ", "dim"))
         if boot.changed:
             spans.append((f"{self.glyphs.dot} since the boot before: {safe('; '.join(boot.changed))} ", "dim"))

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from console.boot.figures import API, ready_text, speed_text
 from console.services.hub import BootSummary
 from console.tui.figures import NA, gib, hhmm, span
-from console.tui.glyphs import UNICODE, Glyphs
+from console.tui.glyphs import UNICODE, Glyphs, state_sign
 from console.tui.grid import Grid, Row
 from console.tui.lasting import while_here
 from console.tui.paint import Paint
@@ -30,7 +30,8 @@ def recipe_width(width: int) -> int:
 def verdict(boot: BootSummary, glyphs: Glyphs) -> Span:
     if boot.state in BAD:
         return f"{glyphs.failed} {safe(boot.state)}", "bad"
-    return f"{glyphs.done} {safe(boot.state)}", "ok"
+    sign, role = state_sign(boot.state, glyphs)
+    return f"{sign} {safe(boot.state)}", role
 
 
 def ready_words(boot: BootSummary) -> str:

@@ -104,3 +104,18 @@ def spark(glyphs: Glyphs, values: Sequence[float | None], low: float, high: floa
         at = min(1.0, max(0.0, (value - low) / span))
         out.append(levels[min(len(levels) - 1, int(at * len(levels)))])
     return "".join(out)
+
+
+def state_sign(state: str, glyphs: Glyphs) -> tuple[str, str]:
+    """Sign and role of a boot of the ledger by its last word, as the legend tells them."""
+    return {
+        "starting": (glyphs.active, "active"),
+        "booting": (glyphs.active, "active"),
+        "ready": (glyphs.fresh, "ok"),
+        "degraded": (glyphs.warn, "warn"),
+        "stopping": (glyphs.warn, "warn"),
+        "stalled": (glyphs.pause, "bad"),
+        "serving_bad": (glyphs.failed, "bad"),
+        "failed": (glyphs.failed, "bad"),
+        "stopped": (glyphs.waiting, "dim"),
+    }.get(state, (glyphs.unknown, "dim"))

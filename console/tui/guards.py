@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from console.base.absent import Absent, known
-from console.boot.state import BootState
+from console.boot.state import BootState, RankState
 from console.services.hub import NodeView, Snapshot
 from console.telemetry.guard_rows import unwanted
 from console.telemetry.sample import Guard
 from console.tui.figures import gib
 from console.tui.glyphs import Glyphs
 from console.tui.spans import Span, safe
+
+GUARD_STANDS_S: Final = 30.0  # as long as an alarm waits for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,16 @@ def guard_of(view: NodeView, deployment: str, rank: int | None = None) -> Guard 
 
 
 def guards_of(snapshot: Snapshot, boot: BootState) -> Mapping[int, GuardView]:
-    """By rank."""
+    """By rank. A guard stands a while after its container: until then that none is seen says nothing."""
     views = {v.node.name: v for v in snapshot.nodes}
-    return {r.rank: _view(views.get(r.node), boot.deployment, r.rank) for r in boot.ranks}
+    return {r.rank: _view(views.get(r.node), boot.deployment, r.rank, _early(r, snapshot.at)) for r in boot.ranks}
 
 
-def _view(view: NodeView | None, deployment: str, rank: int) -> GuardView:
+def _early(rank: RankState, now: float) -> bool:
+    return rank.status in (None, "created") or (rank.started_at is not None and now - rank.started_at < GUARD_STANDS_S)
+
+
+def _view(view: NodeView | None, deployment: str, rank: int, early: bool) -> GuardView:
     if view is None or isinstance(view.sample, Absent):
         return GuardView("unknown", words="guard not known: no sample of its node")
     if isinstance(view.sample.guards, Absent):
@@ -77,6 +84,8 @@ def _view(view: NodeView | None, deployment: str, rank: int) -> GuardView:
     guard = guard_of(view, deployment, rank)
     if guard is None and unwanted(view.sample, deployment):
         return GuardView("over", words="the recipe wants no memory guard")
+    if guard is None and early:
+        return GuardView("unknown", words="its memory guard was not seen yet: it starts after its container")
     if guard is None:
         return GuardView("absent", words="no memory guard runs beside it")
     words, role = guard_words(guard)

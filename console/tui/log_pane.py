@@ -320,6 +320,7 @@ class LogPane(Pane):
     def _look(self, wanted: Callable[[LogLine], bool], step: int, nothing: str) -> None:
         self._leave_off()
         view = self.view
+        view.flush()  # while the log is not on screen it takes no lines by itself
         if not view.store.rows:
             self.notify("no lines yet", markup=False)
             return

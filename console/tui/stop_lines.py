@@ -74,7 +74,8 @@ def _seen(boot: BootState) -> dict[str, tuple[str, str]]:
     """Another console's stop: what it asked is not heard here, but what becomes of the containers is seen."""
     out: dict[str, tuple[str, str]] = {}
     for rank in boot.ranks:
-        if rank.reachable and rank.status in GONE:
+        if rank.status in GONE and (rank.reachable or boot.stop_result in CLEAN):
+            # What was seen to be gone with the stop is not back because its node goes out of sight later.
             out.setdefault(rank.node, ("stopped", ""))
         elif boot.stop_result is not None:
             word = "still_running" if rank.reachable and rank.status is not None else "unknown"

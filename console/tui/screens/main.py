@@ -34,6 +34,7 @@ from console.tui.spans import clip, line_width, safe, spread
 DRAW_S: Final = 0.25  # at most four pictures a second
 STACK_COLUMNS: Final = 122  # a node fits into one line from here on
 STACK_ROWS: Final = 34
+FOUND_S: Final = 20.0  # within which the nodes answer what runs
 SEVERITY: Final = {"info": "information", "warn": "warning", "error": "error"}
 
 
@@ -59,6 +60,7 @@ class MainScreen(LookActions):
         self._due: Timer | None = None
         self._drawn_version = -1
         self._notice = 0
+        self._found_until = 0.0  # until then a boot that is found comes to the front, unless somebody chose a pane
         self._asked: set[tuple[str, str, float]] = set()
 
     @property
@@ -93,6 +95,7 @@ class MainScreen(LookActions):
         self.lay_out()
         self.draw()
         self.choose_pane(self.active)
+        self._found_until = self.hub.now() + FOUND_S if snapshot.boot is None else 0.0
 
     def first_pane(self) -> str:
         """What the operator wants to see first: the boot, where there is one."""
@@ -121,6 +124,9 @@ class MainScreen(LookActions):
         """Show the snapshot as it is now; each pane repaints what differs."""
         snapshot, now = self.hub.snapshot(), self.hub.now()
         self._drawn_version = snapshot.version
+        if snapshot.boot is not None and now < self._found_until and self.app.screen is self:
+            self.show_boot()  # found on the nodes a moment after the console began
+            return
         if self.covered:
             self._tell(snapshot)
             return
@@ -247,6 +253,7 @@ class MainScreen(LookActions):
         """Make a pane the active one: shown, and with the focus."""
         if pane not in self.PANES:
             return
+        self._found_until = 0.0
         self.active = pane
         if pane in self.DECK:
             self.deck = pane
