@@ -25,6 +25,8 @@ from console.telemetry.thresholds import Edge, Rule, Thresholds, measures
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], Any]
 PENDING: Final = 50
+# A deadline is near in its last tenth, however long before that the rule would say so.
+NEAR_SHARE: Final = 0.1
 _BOOT_MEASURES: Final = frozenset({"seconds_to_deadline", "acceptance_length"})
 _OF_EVENTS: Final = frozenset({"rank-died", "deadline-passed", "stalled", "serving-bad", "boot-failed"})
 _LIVE: Final = frozenset({Phase.STARTING, Phase.BOOTING, Phase.STALLED, Phase.SERVING_BAD})
@@ -128,7 +130,9 @@ class AlarmBook:
         for state in self._ends.look(rows):
             self._send(self._list.clear_all(subjects(state), now))
         for state in rows:
-            left: Float = state.deadline_at - now if state.phase in _LIVE else 1e9
+            left = state.deadline_at - now if state.phase in _LIVE else 1e9
+            if left > NEAR_SHARE * state.deadline_s:
+                left = 1e9  # of a short deadline the rule's seconds are most of it
             length = state.stats.get("acceptance_length")
             drafts: Float = length if length is not None else Absent("the engine drafts nothing")
             if state.phase.over:

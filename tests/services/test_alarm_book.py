@@ -189,6 +189,18 @@ async def test_the_deadline_is_near_only_for_a_boot_that_is_not_ready() -> None:
     assert it.codes() == []
 
 
+@pytest.mark.parametrize(
+    ("deadline_s", "left", "near"),
+    [(300.0, 299.0, False), (300.0, 31.0, False), (300.0, 29.0, True), (7200.0, 400.0, False), (7200.0, 299.0, True)],
+)
+async def test_a_deadline_is_near_in_its_last_tenth_or_five_minutes(deadline_s: float, left: float, near: bool) -> None:
+    it = Book()
+    state = replace(boot(), deadline_s=deadline_s)
+    it.clock.now = state.launched_at + deadline_s - left
+    it.book.boots([state])
+    assert it.codes() == (["deadline-near"] if near else [])
+
+
 async def test_a_way_that_fails_is_an_alarm_that_goes_out_by_the_others() -> None:
     broken, ear = Ear("webhook", "it answered 500"), Ear("command")
     it = Book(broken, ear)
