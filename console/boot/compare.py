@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ _PASSING: Final = frozenset(
     {"at", "node", "uptime_s", "clock_offset_s", "clock_error_s", "mem_available_bytes", "disk_free_bytes",
      "control_address", "missing", "image_ids", "listening_ports", "launch"}
 )  # fmt: skip
+_NUMBER: Final = re.compile(r"([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,13 @@ def _images(record: Record) -> dict[str, str]:
             ids[node] = found.removeprefix("sha256:")[:12]
     if len(set(ids.values())) == 1:
         return {**out, "Id on all nodes": next(iter(ids.values()))}
-    return {**out, **{f"Id on {node}": value for node, value in ids.items()}}
+    return {**out, **{f"Id on {node}": ids[node] for node in _in_order(ids)}}
 
 
 def _nodes_section(a: Record, b: Record) -> Section:
     """Facts that differ: one row where it is the same on every node, and which nodes were rebooted in between."""
     by_key: dict[str, dict[str, tuple[str | None, str | None]]] = {}
-    for node in dict.fromkeys([*a.facts, *b.facts]):
+    for node in _in_order([*a.facts, *b.facts]):
         before, after = _facts(a, node), _facts(b, node)
         for key in dict.fromkeys([*before, *after]):
             by_key.setdefault(key, {})[node] = (before.get(key), after.get(key))
@@ -167,6 +169,14 @@ def _nodes_section(a: Record, b: Record) -> Section:
         else:
             rows += [Row(f"{key} on {node}", *pair) for node, pair in values.items()]
     return Section("nodes", tuple(rows))
+
+
+def _in_order(nodes: Iterable[str]) -> list[str]:
+    """Names once each, numbers within them as numbers: dgx2 before dgx10."""
+    return sorted(
+        dict.fromkeys(nodes),
+        key=lambda n: [(0, p) if i % 2 == 0 else (int(p), p) for i, p in enumerate(_NUMBER.split(n))],
+    )
 
 
 def _facts(record: Record, node: str) -> dict[str, str]:
@@ -209,7 +219,8 @@ _BY_NODE = "min_available_by_node"
 
 def _lowest(a: Record, b: Record) -> Section:
     """By node; and what of it nobody saw, which is no small memory."""
-    found = _numbers("lowest memory", "GiB", _table(a, _BY_NODE), _table(b, _BY_NODE), 2**30)
+    low, other = _table(a, _BY_NODE), _table(b, _BY_NODE)
+    found = _numbers("lowest memory", "GiB", low, other, 2**30, names=_in_order([*low, *other]))
     x, y = _unseen(a), _unseen(b)
     return replace(found, rows=(*found.rows, Row("not seen", x or "nothing", y or "nothing"))) if x or y else found
 
@@ -262,8 +273,11 @@ def _words(name: str, a: Mapping[str, str], b: Mapping[str, str], why: str = "")
     return Section(name, tuple(Row(k, a.get(k), b.get(k)) for k in dict.fromkeys([*a, *b])))
 
 
-def _numbers(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any], scale: float) -> Section:
-    rows = [_number(k, "", a.get(k), b.get(k), scale) for k in dict.fromkeys([*a, *b])]
+def _numbers(
+    name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any], scale: float, names: Sequence[str] = ()
+) -> Section:
+    """names: in which order; else as they come."""
+    rows = [_number(k, "", a.get(k), b.get(k), scale) for k in names or dict.fromkeys([*a, *b])]
     return Section(name, tuple(r for r in rows if (r.before, r.after) != (None, None)), unit, side_by_side=True)
 
 

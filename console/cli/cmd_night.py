@@ -92,7 +92,7 @@ def _new(store: NightStore, path: Path, only_check: bool, args: argparse.Namespa
     """Read the queue and all its recipes; a night's folder, unless it is only to be checked."""
     from console.files.night_queue import load_queue
     from console.services.night_plan import plan_json
-    from console.services.night_setup import set_up
+    from console.services.night_setup import check_changes, set_up
 
     now = time.time()
     queue = load_queue(path, now)
@@ -102,6 +102,7 @@ def _new(store: NightStore, path: Path, only_check: bool, args: argparse.Namespa
         for name in dict.fromkeys([queue.rules.baseline, *(s.recipe for s in queue.steps)]):
             if name:
                 world.recipe(name)
+        check_changes(queue, world.recipe)
         begin = "now" if queue.rules.start_after is None else _when(queue.rules.start_after)
         out.line(f"{queue.name}: {len(queue.steps)} steps, from {begin} to {_when(queue.rules.hard_end)}")
         return ""

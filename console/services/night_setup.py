@@ -11,6 +11,7 @@ from console.boot.night_model import Night, Rules, Run, expand
 from console.files.atomic import write_whole
 from console.files.night_queue import NightQueue
 from console.files.night_store import NightStore, night_of
+from console.recipe.args import canonical, flags
 from console.recipe.model import Recipe
 from console.recipe.override import Override, apply_override, with_source
 from console.services.measure import MeasureSpec
@@ -29,11 +30,26 @@ def set_up(queue: NightQueue, text: str, store: NightStore, get: GetRecipe, now:
             get(name)
         except NightdeckError as error:
             raise UsageError(f"{name}: {error}", where=queue.file) from error
+    check_changes(queue, get)
     night = store.create(text, now)
     recipes = [_recipe(queue, i, store, night, get) for i in range(len(queue.steps))]
     runs = expand(queue.steps, recipes, queue.rules.baseline)
     spec = MeasureSpec(queue.concurrency, queue.repeats, queue.max_tokens)
     return Night(night), Plan(queue.name, queue.rules, runs, queue.override, spec)
+
+
+def check_changes(queue: NightQueue, get: GetRecipe) -> None:
+    """Raises UsageError for a step that takes out what its recipe does not have: it would measure the recipe itself."""
+    for step in queue.steps:
+        gone = [f"flag {name}" for name, values in step.flags.items() if values is None]
+        gone += [f"env {name}" for name, value in step.env.items() if value is None]
+        if not gone:
+            continue
+        recipe = get(step.recipe)
+        has = {f"flag {canonical(f.name)}" for f in flags(recipe.args)} | {f"env {name}" for name in recipe.env}
+        lacks = [g for g in gone if (f"flag {canonical(g[5:])}" if g.startswith("flag ") else g) not in has]
+        if lacks:
+            raise UsageError(f"{step.label}: {step.recipe} has no {', '.join(lacks)} to take out", where=queue.file)
 
 
 def _names(queue: NightQueue) -> list[str]:
