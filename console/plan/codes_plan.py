@@ -189,7 +189,19 @@ PREFLIGHT: Final[Rows] = (
         "unreachable",
         BLOCK,
         "The console cannot reach the node.",
-        "See the node's row for what SSH said.",
+        "What SSH said stands after the node's name; `ssh NODE` by hand says the same.",
+    ),
+    (
+        "shell-refuses",
+        BLOCK,
+        "The node can be reached, and its account's login shell runs no command.",
+        "Give the account a shell that does (`chsh`), or name another user in the cluster file.",
+    ),
+    (
+        "python-missing",
+        BLOCK,
+        "The node can be reached, and its python3 is missing or does not run: facts, telemetry and the guard need it.",
+        "Install python3 3.8 or newer on the node; `ssh NODE python3 --version` must answer at once.",
     ),
     (
         "docker-permission",

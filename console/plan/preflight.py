@@ -20,6 +20,7 @@ from console.plan.preflight_images import image_findings
 from console.plan.preflight_mounts import mount_findings
 from console.plan.preflight_routes import route_findings
 from console.plan.references import found_id
+from console.plan.silent import silent_finding
 from console.plan.sizes import GIB, gib
 from console.recipe.model import Recipe
 
@@ -43,7 +44,7 @@ def preflight(
     for rank in plan.ranks:
         fact = facts.get(rank.node, Absent("the node was not asked yet"))
         if isinstance(fact, Absent):
-            found.append(finding("unreachable", f"{rank.node}: {fact.reason}", node=rank.node, observed=fact.reason))
+            found.append(silent_finding(rank.node, fact.reason))
         else:
             present[rank.node] = fact
     settled = _settled(recipe, plan, present)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}$")
 KEEP_S = 7 * 86400.0
+KEEP_MARKERS = 8
 
 
 def home() -> str:
@@ -69,14 +70,25 @@ def held(folder: str) -> bool:
 
 
 def clear(top: str) -> None:
-    """Remove what guards left behind a week ago."""
+    """Remove what is of no use any more: what guards left behind a week ago, what one left that ended with its
+    container and killed nothing, and all but the newest markers of those that did. A guard that lives keeps its own,
+    and so does one that did not say that it ended: its container may live."""
+    markers = []
     for name in os.listdir(top):
         folder = top + "/" + name
         try:
-            if time.time() - os.stat(folder).st_mtime > KEEP_S and not held(folder):
+            if held(folder):
+                continue
+            since = os.stat(folder).st_mtime
+            if os.path.exists(folder + "/tripped.json"):
+                markers.append((since, folder))
+            elif time.time() - since > KEEP_S or get(folder + "/state.json").get("ended"):
                 shutil.rmtree(folder)
         except OSError:
             continue
+    for n, (since, folder) in enumerate(sorted(markers, reverse=True)):
+        if n >= KEEP_MARKERS or time.time() - since > KEEP_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def status(options: Group) -> list[Group]:

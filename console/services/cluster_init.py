@@ -13,6 +13,7 @@ from console.cluster.facts import NodeFacts
 from console.cluster.model import Cluster, Node
 from console.plan.codes import finding, unique
 from console.plan.fabric import check_addresses, check_rdma, fabric_of
+from console.plan.silent import silent_finding
 from console.services.fabric_choice import bare_twin, choices
 from console.services.facts import ask_facts
 from console.transport.base import Fleet, TransportError
@@ -97,17 +98,9 @@ async def _ask(fleet: Fleet, nodes: Sequence[Node]) -> Asked:
         if isinstance(answer, NodeFacts):
             facts[node.name] = answer
         elif isinstance(answer, TransportError):
-            found.append(
-                finding(
-                    "unreachable",
-                    f"{node.name}: {answer.what}",
-                    node=node.name,
-                    observed=str(answer.trouble),
-                    remedy=answer.remedy,
-                )
-            )
+            found.append(silent_finding(node.name, answer.what, observed=str(answer.trouble), remedy=answer.remedy))
         elif isinstance(answer, Absent):
-            found.append(finding("unreachable", f"{node.name}: {answer.reason}", node=node.name))
+            found.append(silent_finding(node.name, answer.reason))
         else:
             raise answer
     return facts, found

@@ -17,7 +17,7 @@ from console.cluster.facts_parse import parse_facts
 from console.cluster.model import Cluster, Node
 from console.probe import facts_program as base_text
 from console.probe import launch_facts_program
-from console.transport.base import Fleet, Link, TransportError
+from console.transport.base import Fleet, Link, TransportError, Trouble
 
 # What one question on a node may take; the program itself ends after twice that and a second.
 QUESTION_LIMIT_S: Final = 8.0
@@ -150,16 +150,26 @@ async def ask_facts(
     await link.connect(timeout=timeout)  # apart, so that the connecting does not count in the clock's offset
     left = max(0.1, timeout - (loop.time() - began))
     sent = wall()
-    done = await link.run(
-        ["python3", "-I", "-S", "-", json.dumps(request)],
-        timeout=left,
-        stdin=facts_program() if ask is None else launch_program(),
-        limit=8 << 20,
-    )
+    try:
+        done = await link.run(
+            ["python3", "-I", "-S", "-", json.dumps(request)],
+            timeout=left,
+            stdin=facts_program() if ask is None else launch_program(),
+            limit=8 << 20,
+        )
+    except TransportError as error:
+        if error.trouble is not Trouble.DEADLINE:
+            raise
+        raise TransportError(
+            error.trouble, f"python3 did not start, or gave no answer in {left:.3g} s", node=link.node
+        ) from None
     received = wall()
     facts = parse_facts(done.stdout, node.name, received, sent, received)
     if isinstance(facts, Absent) and done.status == 127:
         return Absent("python3 is not installed on the node")
+    if isinstance(facts, Absent) and not done.ok and not done.stdout:
+        how = f"exit status {done.status}" if done.status is not None else f"signal {done.signal}"
+        return Absent(f"python3 did not run ({how}): {clean_bytes(done.stderr[-300:], limit=300) or 'it said nothing'}")
     if isinstance(facts, Absent) and done.stderr:
         said = clean_bytes(b" ".join(done.stderr[-300:].split()), limit=300)
         return Absent(f"{facts.reason}: {said}")

@@ -8,12 +8,13 @@ from typing import Final
 from console.base.findings import Finding, Severity
 from console.plan.codes import CODES
 from console.plan.model import Plan
+from console.plan.silent import SILENT_CODES
 from console.tui.glyphs import Glyphs
 from console.tui.spans import Line, Span, clip, fit, safe, wrap_spans
 
 NAME: Final = 26
 # A node of which one of these was found could not be asked: of it no check says that all is well.
-MUTE: Final = frozenset({"unreachable", "facts-unknown"})
+MUTE: Final = SILENT_CODES | {"facts-unknown"}
 GRAVITY: Final = {Severity.BLOCK: 0, Severity.WARN: 1, Severity.INFO: 2}
 MANY: Final = 32  # columns at most
 

@@ -221,6 +221,10 @@ FIRES: dict[str, Callable[[], tuple[Finding, ...]]] = {
     "memory-unknown": lambda: one({"mem_available_bytes": Absent("no /proc/meminfo")}),
     # -- the nodes
     "unreachable": lambda: said(facts={**world(), "dgx6": Absent("connection timed out")}),
+    "shell-refuses": lambda: said(
+        facts={**world(), "dgx6": Absent("shell: the account's login shell refuses commands: it ended with 1")}
+    ),
+    "python-missing": lambda: said(facts={**world(), "dgx6": Absent("python3 is not installed on the node")}),
     "docker-permission": lambda: one({"container_version": DENIED}),
     "container-engine-missing": lambda: one({"container_cli": Absent("docker: command not found")}),
     "image-missing": lambda: said(safe(launch=NEVER), facts=world("dgx6", {"image_ids": {}})),

@@ -12,6 +12,7 @@ from console.base.findings import Finding
 from console.cluster.facts import Hca, Interface, NodeFacts
 from console.cluster.launch_facts import ImageFact, LaunchFacts
 from console.plan.preflight import preflight, verdict
+from console.plan.silent import SILENT_CODES
 from console.recipe.model import LaunchOptions
 from tests.plan.build import GIB, all_facts, codes, plan_of, safe, seed, spark_facts, sparks, tiny
 
@@ -105,6 +106,24 @@ def test_a_node_that_was_slow_to_answer_is_not_called_a_clock_that_is_off() -> N
     facts = all_facts(sparks())
     facts["dgx6"] = spark_facts("dgx6", 6, clock_offset_s=3.0, clock_error_s=2.5)
     assert "clock-offset" not in codes(findings(facts))
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("shell: the account's login shell refuses commands: it ended with exit status 1", "shell-refuses"),
+        ("python3 is not installed on the node", "python-missing"),
+        ("python3 did not run (exit status 127): error while loading shared libraries", "python-missing"),
+        ("deadline: python3 did not start, or gave no answer in 20 s", "python-missing"),
+        ("silent: sent no greeting", "unreachable"),
+    ],
+)
+def test_a_node_without_facts_is_headed_by_what_it_lacks(reason: str, code: str) -> None:
+    facts = one_changed("dgx2")
+    facts["dgx6"] = Absent(reason)
+    found = [f for f in findings(facts, NEVER) if f.node == "dgx6" and f.code in SILENT_CODES]
+    assert {f.severity for f in found} == {"block"}
+    assert [(f.code, f.observed) for f in found] == [(code, reason)]
 
 
 def test_an_unreachable_node_blocks_and_the_rest_is_still_checked() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,24 @@ def left(home: Path, deployment: str, since: object) -> Path:
     (folder / "lock").touch()
     (folder / "state.json").write_text(json.dumps({"deployment": deployment, "rank": 0, "since": since}))
     return folder
+
+
+def test_a_new_guard_removes_what_ended_ones_left_but_for_the_newest_markers(home: Path) -> None:
+    for number in range(20):
+        folder = left(home, f"over-b{number:02}", 1.0)
+        (folder / "state.json").write_text(json.dumps({"deployment": "x", "ended": "its container ended"}))
+        if number >= 8:
+            (folder / "tripped.json").write_text("{}")
+        os.utime(folder, (time.time() - 100 + number,) * 2)
+    left(home, "lost", 1.0)  # its guard never said that it ended
+    runs = os.open(left(home, "runs", 1.0) / "lock", os.O_RDWR)
+    try:
+        fcntl.flock(runs, fcntl.LOCK_EX)
+        (home / "runs.r0" / "state.json").write_text(json.dumps({"ended": "of an earlier guard"}))
+        guard_files.clear(str(home))
+    finally:
+        os.close(runs)
+    assert {p.name for p in home.iterdir()} == {f"over-b{n}.r0" for n in range(12, 20)} | {"lost.r0", "runs.r0"}
 
 
 def test_a_guard_that_runs_is_told_before_all_that_ended(home: Path) -> None:

@@ -189,7 +189,7 @@ async def test_check_says_what_stands_against_a_launch() -> None:
     fleet = fleet_of({"dgx1": "docker", "dgx2": "no python"})
     nodes = (Node("dgx1", "dgx1", fabric_address="127.0.0.1"), Node("dgx2", "dgx2"))
     codes = {(f.code, f.node) for f in await check(fleet, Cluster("c", "f", nodes))}
-    assert {("unreachable", "dgx2"), ("nofile-low", "dgx1"), ("fabric-loopback", "dgx1")} <= codes
+    assert {("python-missing", "dgx2"), ("nofile-low", "dgx1"), ("fabric-loopback", "dgx1")} <= codes
     assert ("clock-offset", "dgx1") in codes  # the fake's clock stands at 100
 
 
