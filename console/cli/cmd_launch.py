@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from console.base.errors import ExitCode, UsageError
+from console.boot.events import Event, StepChanged, StopSeen
+from console.boot.state import STOP_STEPS
 from console.boot.to_json import deployment_json, plain
 from console.cli.cmd_plan import show_findings, show_plan
 from console.cli.follow import Teller, follow_to_ready, tell_notices
@@ -120,9 +122,35 @@ async def stop(args: argparse.Namespace, world: World, out: Out) -> int:
     _may_change(args)
     async with world.hub(watch=False) as hub:
         which = "*" if args.all else args.deployment
-        results = await hub.stop(which, grace_s=args.grace, take_over=args.take_over, discard_logs=args.discard_logs)
+        seen: dict[str, tuple[str, str]] = {}
+        quiet = hub.listen(lambda _, event: heard_of_stop(seen, event))
+        try:
+            results = await hub.stop(
+                which, grace_s=args.grace, take_over=args.take_over, discard_logs=args.discard_logs
+            )
+        except asyncio.CancelledError:
+            tell_cut_stop(seen, [v.node.name for v in hub.snapshot().nodes], out)
+            raise
+        finally:
+            quiet()
         tell_notices(hub, out)
     return tell_stop(results, out)
+
+
+def heard_of_stop(seen: dict[str, tuple[str, str]], event: Event) -> None:
+    """What is known of each node while a stop goes on: its engine's answer, then the look whether nothing is left."""
+    if isinstance(event, StopSeen):
+        seen[event.node] = (event.result, event.detail)
+    elif isinstance(event, StepChanged) and event.step in STOP_STEPS:
+        words = {"done": "ended, not verified", "running": "asked, not known"}
+        seen[event.node] = (words.get(event.state, event.state), event.detail)
+
+
+def tell_cut_stop(seen: Mapping[str, tuple[str, str]], nodes: Sequence[str], out: Out) -> None:
+    """Interrupted in its midst: what holds on each node, as far as it was heard."""
+    rows = {node: seen.get(node, ("not asked yet", "")) for node in nodes}
+    out.say("the stop was interrupted; what is known of each node, and `nightdeck stop` goes on with the rest:")
+    _tell_nodes(rows, out, result="interrupted")
 
 
 def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:

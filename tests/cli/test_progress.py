@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from console.boot.events import BootOpened, Event, RankProgress, RankRef, StepChanged
+from console.boot.events import BootOpened, Event, RankProgress, RankRef, StepChanged, StopSeen
+from console.cli.cmd_launch import heard_of_stop, tell_cut_stop
 from console.cli.follow import Teller
 from console.cli.out import Out
 from console.enginelog.stages_model import Stage
@@ -67,3 +68,27 @@ def test_a_step_that_is_tried_again_says_so_between_failed_and_done() -> None:
         "copy image: dgx3 done",
     ]
     assert told(*(StepChanged(T, "copy image", "dgx3", s) for s in ("failed", "done")))[-1].endswith("done after all")
+
+
+def test_a_stop_that_is_interrupted_says_what_holds_on_each_node() -> None:
+    seen: dict[str, tuple[str, str]] = {}
+    for event in (
+        StepChanged(T, "stop head", "dgx1", "running"),
+        StepChanged(T, "stop head", "dgx1", "done"),
+        StopSeen(T, "dgx1", "stopped"),
+        StepChanged(T, "stop workers", "dgx2", "done"),
+        StepChanged(T, "stop workers", "dgx3", "running"),
+        StepChanged(T, "start workers", "dgx4", "done"),
+    ):
+        heard_of_stop(seen, event)
+    stdout, stderr = io.StringIO(), io.StringIO()
+    out = Out(as_json=False, stdout=stdout, stderr=stderr)
+    tell_cut_stop(seen, ["dgx1", "dgx2", "dgx3", "dgx4"], out)
+    out.finish()
+    assert stdout.getvalue().splitlines() == [
+        "  dgx1: stopped",
+        "  dgx2: ended, not verified",
+        "  dgx3: asked, not known",
+        "  dgx4: not asked yet",
+    ]
+    assert "interrupted" in stderr.getvalue()
