@@ -304,6 +304,10 @@ class Ledger:
             return [change.line for change in diff_recipes(before, mine)]
         return []
 
+    def has_run(self, slug: str) -> bool:
+        """A boot of this recipe is kept, with the recipe as it was."""
+        return any(r.entry.recipe == slug and (r.entry.path / "recipe.toml").is_file() for r in self._listed())
+
     def close(self) -> None:
         """Everything is written when this returns."""
         for keeper in self._keepers.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from console.base.clock import Clock
 from console.base.secrets import mask_text
@@ -30,6 +31,8 @@ from console.services.vigil import Vigil
 NOTICES = 200
 FIGURES_S = 0.5
 BOOTS_KEEP_S = 1.0
+
+NO_BOOT: Final = "no boot of it is kept, so there is nothing to compare with"
 
 
 class Picture:
@@ -173,7 +176,9 @@ class Picture:
 
     def changes_since_last(self, recipe: str) -> Sequence[str]:
         now = next((r for r in self._recipes if r.slug == recipe), None)
-        return self._ledger.changes(now) if now is not None else ()
+        if now is None:
+            return ()
+        return self._ledger.changes(now) or (() if self._ledger.has_run(recipe) else (NO_BOOT,))
 
     # -- when it is drawn ---------------------------------------------------------------------------------------------
 

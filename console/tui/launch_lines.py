@@ -53,7 +53,7 @@ def launch_lines(
     if stops is not None and not stops.phase.over:
         nodes = len({r.node for r in stops.ranks})
         out.append(((f" first boot {stops.number} is stopped on {nodes} nodes, each asked and verified", "warn"),))
-    out += [(), ((" since its last boot  ", "title"), ("" if changes else "nothing changed, or there was none", "dim"))]
+    out += [(), ((" since its last boot  ", "title"), ("" if changes else "nothing changed", "dim"))]
     for change in changes:
         out += wrap_spans((f"  {glyphs.dot} ", "warn"), safe(change), "text", width, limit=2)
     out.append(())

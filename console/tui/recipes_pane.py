@@ -205,7 +205,7 @@ class RecipesPane(Pane):
         changes = self.hub.changes_since_last(recipe.slug)
         out += [
             (),
-            ((" since its last boot", "title"), ("" if changes else "   nothing changed, or there was none", "dim")),
+            ((" since its last boot", "title"), ("" if changes else "   nothing changed", "dim")),
         ]
         for change in changes:
             out += wrap_spans((f" {g.dot} ", "warn"), safe(change), "text", width, limit=3)

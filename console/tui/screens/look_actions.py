@@ -102,7 +102,7 @@ class LookActions(DeploymentActions):
             for change in changes:
                 out += wrap_spans((f"  {self.glyphs.dot} ", "warn"), safe(change), "text", width, limit=6)
             if not changes:
-                out.append((("  nothing changed, or there was none", "dim"),))
+                out.append((("  nothing changed", "dim"),))
             if boot is not None:
                 out += [(), ((f" boot {boot.number}, against the boot before it", "title"),)]
                 for change in boot.changed:
