@@ -120,6 +120,15 @@ def test_of_another_consoles_stop_what_is_seen_is_told() -> None:
     assert "stopped on 6 of 8; dgx8 does not answer: its container may still run; on dgx7 it still runs" in said
 
 
+def test_what_was_verified_stays_so_when_a_node_is_cut_later() -> None:
+    gone = [ContainerSeen(NOW + 5, r, "absent") for r in range(8)]
+    boot = added(v.booting(NOW), [StopStarted(NOW, "ann@desk, stopping"), *gone, StopEnded(NOW + 6, "stopped")])
+    boot = added(boot, [NodeLost(NOW + 900, "dgx8", "silent", SILENT)])
+    said = text(boot, NOW + 901)
+    assert "stopped: every node was asked" in said or "stopped: nothing of it is left" in said
+    assert "may still run" not in said and "no launch" not in said and "last seen" not in said
+
+
 def test_a_stop_whose_console_died_is_not_told_as_going_on() -> None:
     said = text(begun(), NOW + 900)
     assert "no word" in said and "nothing was heard of this stop for long" in said and "[s] asks again" in said
