@@ -160,7 +160,7 @@ def tell_stop(results: Mapping[str, tuple[str, str]], out: Out) -> int:
         word, code = "nothing", ExitCode.DONE
     elif all(s in ("stopped", "nothing") for s in states):
         word, code = "stopped", ExitCode.PARTLY if kept else ExitCode.DONE
-    elif "stopped" in states or "nothing" in states:  # of some it is known that nothing is left, of others it is not
+    elif "stopped" in states:
         word, code = "partly", ExitCode.PARTLY
     else:
         word, code = "failed", ExitCode.FAILED

@@ -294,10 +294,3 @@ async def test_the_second_is_kept_where_another_console_writes_the_boot(twins: B
     results = await twins.stop()
     assert twins.left == ["/nd-twin-r0"] and "reads another container of this rank" in results["dgx1"][1]
     other.close()
-
-
-def test_nothing_left_on_some_and_no_word_of_others_is_partly(capsys: pytest.CaptureFixture[str]) -> None:
-    results = {"dgx1": ("nothing", ""), "dgx2": ("unknown", "silent")}
-    code, said = told(results, capsys, js=True)
-    assert (code, json.loads(said)["result"]) == (4, "partly")
-    assert told({"dgx2": ("unknown", "silent")}, capsys, js=True)[0] == 1
