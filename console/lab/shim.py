@@ -147,5 +147,7 @@ def write_shims(home: Path, names: Iterable[str]) -> Path:
     packages = home / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     packages.mkdir(parents=True, exist_ok=True)
     (home / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
-    (packages / "sitecustomize.py").write_text(_IDENTITY)
+    # By a path file: a sitecustomize of the system's own Python (Debian has one) would come before ours.
+    (packages / "nightdeck_lab.pth").write_text("import nightdeck_lab_node\n")
+    (packages / "nightdeck_lab_node.py").write_text(_IDENTITY)
     return folder
