@@ -22,7 +22,9 @@ case "$1 $2" in
     for f in "$S"/images/*; do grep -q "\"Id\": \"$4\"" "$f" 2>/dev/null && { printf '['; head -n 1 "$f"; printf ']'; exit 0; }; done
     echo "Error: No such image: $4" >&2; exit 1;;
   "info "*) echo "$S";;
-  "save "*) cat "$S/images/$(printf %s "$2" | tr / _)"; [ ! -f "$S/save-fails" ] || { echo "disk error" >&2; exit 1; };;
+  "save "*) f=$S/images/$(printf %s "$2" | tr / _)
+    if [ -f "$S/save-fails" ]; then head -c 100000 "$f"; echo "disk error" >&2; exit 1; fi
+    cat "$f";;
   "load "*) [ ! -f "$S/load-fails" ] || { head -c 1000 >/dev/null; echo "no space left on device" >&2; exit 1; }
     cat >"$S/coming.$$"; mkdir -p "$S/images"
     tail -c 4 "$S/coming.$$" | grep -q END || { echo "unexpected EOF" >&2; exit 1; }
