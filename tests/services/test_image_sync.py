@@ -193,7 +193,7 @@ def alive(pid: int) -> bool:
 async def test_cancelling_leaves_nothing_running_and_nothing_half(tmp_path: Path) -> None:
     made, cluster, fleet = engines(tmp_path, 3)
     made[0].put()
-    made[0].replace('"save "*) cat', '"save "*) echo $$ >"$S/saving"; sleep 1000; cat')
+    made[0].replace('"save "*) f=', '"save "*) echo $$ >"$S/saving"; sleep 1000; f=')
     task = asyncio.create_task(synced(cluster, fleet, 3))
     async with asyncio.timeout(20):
         while not (text := made[0].said("saving")).strip():  # noqa: ASYNC110  a process has no event to wait for
