@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 
 from console.base.errors import ExitCode, UsageError
+from console.base.times import utc_text
 from console.cli.out import Out
 from console.cli.world import World
 from console.enginelog.causes_model import Cause, Diagnosis, Verdict
@@ -73,7 +73,7 @@ def _tell(diagnosis: Diagnosis, out: Out) -> None:
         return
     out.line(f"  who       {_where(cause)}")
     if cause.at is not None:
-        out.line(f"  when      {datetime.fromtimestamp(cause.at, UTC):%Y-%m-%d %H:%M:%S} UTC")
+        out.line(f"  when      {utc_text(cause.at)}")
     if cause.stage:
         out.line(f"  stage     {cause.stage}")
     out.line(f"  why       {cause.sentence}  [{cause.cls}]")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from console.base.text import clean_line
+from console.base.times import utc_text
 from console.base.units import gib
 from console.enginelog.causes_finding import MAX_EVIDENCE, Finding, Tier, state_finding
 from console.enginelog.evidence import ContainerState, RankEvidence
@@ -57,7 +57,7 @@ def lowest_words(where: RankEvidence) -> str:
     if low is None:
         return ""
     at = where.available_low_at
-    when = "" if at is None else f" at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    when = "" if at is None else f" at {utc_text(at)}"
     fell = where.memory_fell_bytes_s
     rate = "" if not fell else f", after it fell {gib(fell, digits=2)}/s"
     node = clean_line(where.node, limit=120) or "the node"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from console.base.absent import Absent
 from console.base.text import clean_line
+from console.base.times import utc_text
 from console.enginelog.causes_finding import Finding, Tier, state_finding
 from console.enginelog.causes_kernel import Whose, whose
 from console.enginelog.causes_memory import of_guard, ran_out, with_samples
@@ -62,15 +62,11 @@ def _of_reboot(where: RankEvidence) -> Finding:
     node = clean_line(where.node, limit=120) or "The node"
     if up is None:
         return state_finding(where, "host_rebooted", tier=Tier.PROOF, weight=90, moment=_ended_at(where))
-    words = f"{node} was rebooted or lost power: it came up again at {_moment(up)}."
-    said = () if last is None else (f"the last word of {node} before that: {_moment(last)}",)
+    words = f"{node} was rebooted or lost power: it came up again at {utc_text(up)}."
+    said = () if last is None else (f"the last word of {node} before that: {utc_text(last)}",)
     went = last if last is not None else up - _COMES_UP_S
     found = state_finding(where, "host_rebooted", words, tier=Tier.PROOF, weight=90, moment=went, evidence=said)
     return replace(found, at=last if last is not None else up)
-
-
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _of_fragments(where: RankEvidence) -> Finding:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from console.base.absent import Absent
+from console.base.times import local_text
 
 GIB: Final = 1024**3
 NA: Final = "n/a"
@@ -86,16 +86,8 @@ def age(seconds: Number) -> str:
 
 def hhmm(at: float) -> str:
     """Local wall time of an epoch second."""
-    return _local(at, "%H:%M")
+    return local_text(at, "%H:%M")
 
 
 def hhmmss(at: float) -> str:
-    return _local(at, "%H:%M:%S")
-
-
-def _local(at: float, form: str) -> str:
-    """n/a for what no calendar has: a log or a node may say any number."""
-    try:
-        return time.strftime(form, time.localtime(at))
-    except (ValueError, OverflowError, OSError):
-        return NA
+    return local_text(at, "%H:%M:%S")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.message import Message
 
+from console.base.times import local_text
 from console.tui.figures import clock_span
 from console.tui.glyphs import Glyphs
 from console.tui.pane import Lines
@@ -23,7 +23,7 @@ SEVERE = {"bad": 3, "warn": 2, "ok": 1}
 
 def when(at: float) -> str:
     """Day and time of a moment of the recording, as its operator's clock showed it here."""
-    return time.strftime("%a %d %b %H:%M:%S", time.localtime(at))
+    return local_text(at, "%a %d %b %H:%M:%S")
 
 
 def state_words(replay: Replaying, glyphs: Glyphs) -> Span:
